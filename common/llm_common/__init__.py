@@ -1,0 +1,1 @@
+"""What the exporter and the remediator share: config errors, web server, logging, guarded tasks."""
