@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# usage: scripts/docker-engine.sh start|stop|status
+# start: uses the Docker Engine that answers; else, as root on Debian, installs docker.io and starts dockerd by hand.
+# stop:  ends only the dockerd that start began, by its recorded process id.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+PID_FILE=$CACHE/dockerd.pid
+LOG=$CACHE/dockerd.log
+
+answers() { have docker && timeout 10 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+
+# The process id is ours only while it is still a dockerd begun at the recorded moment: ids are used again after a reboot.
+started_at() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; }
+ours() {
+    local pid stamp
+    [ -r "$PID_FILE" ] && read -r pid stamp <"$PID_FILE" && [ "$(started_at "$pid")" = "$stamp" ] && echo "$pid"
+}
+
+start() {
+    if answers; then
+        return 0
+    fi
+    if ! is_root || ! is_debian; then
+        have docker && die "the Docker Engine does not answer: $(docker version 2>&1 | tail -1). Start Docker (or join the group 'docker'), then run this again."
+        die "no Docker here, and it can only be installed by root on Debian. Install Docker (Docker Desktop, or your distribution's package), then run this again."
+    fi
+    confirm "This installs Debian's docker.io and starts dockerd. Go on?"
+    apt_install docker.io iptables ca-certificates
+    # A machine with systemd has it started by the package; everywhere else (containers, chroots) it is started here.
+    if [ -d /run/systemd/system ]; then
+        systemctl start docker >/dev/null 2>&1 || true
+        answers && return 0
+    fi
+    say "starting dockerd (log: $LOG)"
+    rm -f /var/run/docker.pid
+    setsid nohup dockerd --pidfile "$CACHE/dockerd.own.pid" >"$LOG" 2>&1 </dev/null &
+    local pid=$! waited=0
+    echo "$pid $(started_at "$pid")" >"$PID_FILE"
+    until answers; do
+        kill -0 "$pid" 2>/dev/null || { tail -5 "$LOG" >&2; die "dockerd ended at once; see $LOG. Inside an unprivileged container it cannot run: use a machine with Docker."; }
+        waited=$((waited + 1))
+        [ $waited -lt 120 ] || die "dockerd did not answer within 60 s; see $LOG"
+        sleep 0.5
+    done
+}
+
+stop() {
+    local pid
+    if ! pid=$(ours); then
+        return 0
+    fi
+    say "stopping the dockerd that we started (process $pid)"
+    kill "$pid"
+    local waited=0
+    while kill -0 "$pid" 2>/dev/null && [ $waited -lt 60 ]; do
+        sleep 0.5
+        waited=$((waited + 1))
+    done
+    ! kill -0 "$pid" 2>/dev/null || die "dockerd (process $pid) does not end; see $LOG"
+    rm -f "$PID_FILE"
+}
+
+case ${1:-} in
+start) start ;;
+stop) stop ;;
+status)
+    answers || die "the Docker Engine does not answer"
+    if pid=$(ours); then echo "started by us: process $pid"; else echo "started by somebody else"; fi
+    ;;
+*) die "usage: scripts/docker-engine.sh start|stop|status" ;;
+esac
