@@ -1,0 +1,253 @@
+"""Serving HTTP as Prometheus' exporters do: repeated listen addresses, a web config file with TLS and auth."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import importlib
+import ipaddress
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from llm_common.config import Reader, load_yaml
+from llm_common.errors import ConfigError
+from llm_common.secrets import read_secret
+
+_log = logging.getLogger("llm.web")
+OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
+_TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH = {
+    "NoClientCert": ssl.CERT_NONE,
+    "RequestClientCert": ssl.CERT_OPTIONAL,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def parse_listen(address: str) -> tuple[str, int]:
+    """Host and port of a listen address; ``:10140`` is all addresses (host ``""``), IPv6 is ``[::1]:10140``."""
+    host, colon, port = address.rpartition(":")
+    bare_v6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or bare_v6:
+        raise ConfigError(f"listen address {address!r}: write HOST:PORT, :PORT or [IPV6]:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a listen address can be reached from this machine only."""
+    host, _ = parse_listen(address)
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class WebConfig:
+    """The parts of Prometheus' web config file that we support, and our own key ``bearer_token_file``."""
+
+    cert_file: str | None = None
+    key_file: str | None = None
+    client_ca_file: str | None = None
+    client_auth_type: str = "NoClientCert"
+    min_version: str = "TLS12"
+    basic_auth_users: dict[str, str] = field(default_factory=dict)
+    bearer_token_file: str | None = None
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether a caller must show who he is: a token, a password, or a verified client certificate."""
+        return bool(
+            self.basic_auth_users
+            or self.bearer_token_file
+            or _CLIENT_AUTH[self.client_auth_type] is ssl.CERT_REQUIRED
+        )
+
+    @classmethod
+    def load(cls, path: str) -> WebConfig:
+        """Read and check a web config file; ``ConfigError`` lists everything that is wrong."""
+        problems: list[str] = []
+        top = Reader(problems, "", load_yaml(path))
+        tls = top.mapping("tls_server_config")
+        config = cls(
+            cert_file=_file(tls, "cert_file"),
+            key_file=_file(tls, "key_file"),
+            client_ca_file=_file(tls, "client_ca_file"),
+            client_auth_type=tls.text("client_auth_type", "NoClientCert", choices=tuple(_CLIENT_AUTH)),
+            min_version=tls.text("min_version", "TLS12", choices=tuple(_TLS_VERSIONS)),
+            basic_auth_users=top.text_mapping("basic_auth_users"),
+            bearer_token_file=top.secret_file("bearer_token_file"),
+        )
+        if (config.cert_file is None) != (config.key_file is None):
+            tls.problem("cert_file", "cert_file and key_file belong together; give both")
+        if config.client_auth_type != "NoClientCert" and config.client_ca_file is None:
+            tls.problem("client_ca_file", f"is required by client_auth_type: {config.client_auth_type}")
+        for user, hashed in config.basic_auth_users.items():
+            if not hashed.startswith(("$2a$", "$2b$", "$2y$")):
+                top.problem(
+                    f"basic_auth_users.{user}", "must be a bcrypt hash, as htpasswd -nBC 10 prints it"
+                )
+        if config.basic_auth_users and _bcrypt() is None:
+            top.problem(
+                "basic_auth_users", "needs the Python module bcrypt; install it, or use bearer_token_file"
+            )
+        tls.done()
+        top.done()
+        if not problems:
+            try:
+                config.ssl_context()
+            except (ssl.SSLError, OSError) as error:
+                problems.append(f"tls_server_config: {error}; are certificate and key PEM files of one pair?")
+        if problems:
+            raise ConfigError([f"{path}: {problem}" for problem in problems])
+        return config
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The server's TLS context, or None for plain HTTP."""
+        if self.cert_file is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = _TLS_VERSIONS[self.min_version]
+        context.load_cert_chain(self.cert_file, self.key_file)
+        if self.client_ca_file is not None:
+            context.load_verify_locations(self.client_ca_file)
+            context.verify_mode = _CLIENT_AUTH[self.client_auth_type]
+        return context
+
+
+def _file(reader: Reader, key: str) -> str | None:
+    path = reader.text(key, None)
+    if path is not None and not Path(path).is_file():
+        reader.problem(key, f"{path} is not a file")
+    return path
+
+
+def _bcrypt() -> Any:
+    try:
+        return importlib.import_module("bcrypt")
+    except ImportError:
+        return None
+
+
+class _Gatekeeper:
+    """Checks credentials on every path but the two health paths; follows renewed tokens and certificates."""
+
+    def __init__(self, config: WebConfig, context: ssl.SSLContext | None) -> None:
+        self._config = config
+        self._context = context
+        self._stamps = self._certificate_stamps()
+        self._looked_at = time.monotonic()
+        self._proven: set[bytes] = set()
+        # An unknown user costs as much time as a known one, so that names cannot be found by measuring.
+        self._decoy = next(iter(config.basic_auth_users.values()), "")
+
+    def _certificate_stamps(self) -> tuple[float, ...]:
+        files = [path for path in (self._config.cert_file, self._config.key_file) if path is not None]
+        return tuple(Path(path).stat().st_mtime for path in files)
+
+    def follow_certificate(self) -> None:
+        """Load a renewed certificate into the running server, at most one look a second."""
+        if (
+            self._context is None
+            or self._config.cert_file is None
+            or time.monotonic() - self._looked_at < 1.0
+        ):
+            return
+        self._looked_at = time.monotonic()
+        try:
+            stamps = self._certificate_stamps()
+            if stamps != self._stamps:
+                self._context.load_cert_chain(self._config.cert_file, self._config.key_file)
+                self._stamps = stamps
+        except (OSError, ssl.SSLError) as error:
+            _log.error("the renewed certificate cannot be used, the old one stays: %s", error)
+
+    async def admits(self, header: str) -> bool:
+        """Whether this Authorization header opens the door."""
+        config = self._config
+        if not config.basic_auth_users and config.bearer_token_file is None:
+            return True
+        scheme, _, credentials = header.partition(" ")
+        if scheme.lower() == "bearer" and config.bearer_token_file is not None:
+            try:
+                token = read_secret(config.bearer_token_file)
+            except ValueError as error:
+                _log.error("nobody is let in: bearer token %s", error)
+                return False
+            return hmac.compare_digest(token.encode(), credentials.strip().encode())
+        if scheme.lower() == "basic" and config.basic_auth_users:
+            return await asyncio.to_thread(self._password_fits, credentials)
+        return False
+
+    def _password_fits(self, credentials: str) -> bool:
+        try:
+            user, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        known = self._config.basic_auth_users.get(user)
+        digest = hashlib.sha256(f"{user}\0{known}\0{password}".encode()).digest()
+        if digest in self._proven:
+            return True
+        try:
+            fits = bool(_bcrypt().checkpw(password.encode()[:72], (known or self._decoy).encode()))
+        except ValueError:
+            return False
+        if known is None or not fits:
+            return False
+        if len(self._proven) < 100:
+            self._proven.add(digest)
+        return True
+
+
+def _middleware(gatekeeper: _Gatekeeper) -> Any:
+    @web.middleware
+    async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
+        gatekeeper.follow_certificate()
+        if request.path in OPEN_PATHS or await gatekeeper.admits(request.headers.get("Authorization", "")):
+            return await handler(request)
+        return web.Response(
+            status=401,
+            text="credentials are missing or wrong\n",
+            headers={"WWW-Authenticate": 'Bearer, Basic realm="stuckproof"'},
+        )
+
+    return authenticate
+
+
+async def serve(
+    app: web.Application, listen: Sequence[str], web_config_file: str | None = None
+) -> web.AppRunner:
+    """Serve ``app`` on every address until ``runner.cleanup()``; ``ConfigError`` if an address is taken.
+
+    With a web config file, TLS and authentication apply to every path except ``/-/healthy`` and ``/-/ready``.
+    """
+    addresses = [parse_listen(address) for address in listen]
+    context: ssl.SSLContext | None = None
+    if web_config_file is not None:
+        config = WebConfig.load(web_config_file)
+        context = config.ssl_context()
+        app.middlewares.insert(0, _middleware(_Gatekeeper(config, context)))
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=3.0)
+    await runner.setup()
+    for address, (host, port) in zip(listen, addresses, strict=True):
+        try:
+            await web.TCPSite(runner, host or None, port, ssl_context=context, reuse_address=True).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ConfigError(
+                f"cannot listen on {address}: {error.strerror or error}; give another --web.listen-address"
+            ) from error
+    return runner
