@@ -1,0 +1,168 @@
+"""A tolerant reader of the Prometheus text format (and of OpenMetrics, where engines mix them).
+
+Tolerant, because a page is read for evidence: one bad line must not hide the others. What cannot be read is skipped and
+counted. Names are normalised, ``vllm:x`` and ``vllm_x`` are the same series: routers, OpenTelemetry collectors and
+prometheus_client's OpenMetrics escaping rewrite the colon.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*')
+_VALUE = re.compile(
+    r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[iI]nf(?:inity)?|[nN]a[nN]))"
+    r"(?:\s+[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)?\s*(?:#\s.*)?$"
+)
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"n": "\n", '"': '"', "\\": "\\"}
+
+
+class Sample(NamedTuple):
+    """One line of a page; NaN and infinities never become samples."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a page says, by normalised series name.
+
+    Attributes:
+        by_name: Samples per name, colons replaced by underscores.
+        bad_lines: Lines that could not be read.
+        spelling: The name as the page wrote it, per normalised name.
+    """
+
+    by_name: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
+    bad_lines: int = 0
+    spelling: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, name: str) -> tuple[Sample, ...]:
+        """All samples of a series, or none; `name` may use colons or underscores."""
+        return self.by_name.get(name.replace(":", "_"), ())
+
+    def has(self, name: str) -> bool:
+        """Whether the page has at least one finite sample of the series."""
+        return bool(self.get(name))
+
+    def total(self, name: str) -> float | None:
+        """The sum over all label sets, or None if the series is absent."""
+        found = self.get(name)
+        return sum(s.value for s in found) if found else None
+
+    def names(self) -> Iterable[str]:
+        """All normalised names."""
+        return self.by_name.keys()
+
+
+def read(body: str, names: Iterable[str] | None = None) -> Samples:
+    """Read a page.
+
+    Args:
+        body: The page's text; a JSON string that holds a page is unwrapped (some frameworks answer so).
+        names: Only these series are read (much faster); None reads all.
+    """
+    text = _unwrapped(body)
+    found: dict[str, list[Sample]] = {}
+    spelling: dict[str, str] = {}
+    bad = 0
+    for line in _lines(text, names):
+        sample = read_line(line)
+        if sample is None:
+            bad += 1
+        elif math.isfinite(sample.value):
+            key = sample.name.replace(":", "_")
+            found.setdefault(key, []).append(sample)
+            spelling.setdefault(key, sample.name)
+    return Samples({k: tuple(v) for k, v in found.items()}, bad, spelling)
+
+
+def read_line(line: str) -> Sample | None:
+    """Read one sample line, or None if it is not one. Labels keep no order; later duplicates of a label win."""
+    name = _NAME.match(line)
+    if name is None:
+        return None
+    labels: dict[str, str] = {}
+    at = name.end()
+    if (brace := _opening(line, at)) is not None:
+        end = _labels(line, brace, labels)
+        if end is None:
+            return None
+        at = end
+    elif at < len(line) and not line[at].isspace():
+        return None
+    value = _VALUE.match(line, at)
+    if value is None:
+        return None
+    return Sample(name.group(), labels, float(value.group(1)))
+
+
+def _opening(line: str, at: int) -> int | None:
+    while at < len(line) and line[at] in " \t":
+        at += 1
+    return at + 1 if at < len(line) and line[at] == "{" else None
+
+
+def _labels(line: str, at: int, into: dict[str, str]) -> int | None:
+    """Read labels from just behind ``{``; return the position behind ``}``, or None if they are malformed."""
+    while True:
+        if at < len(line) and line[at] == "}":
+            return at + 1
+        label = _LABEL.match(line, at)
+        if label is None:
+            rest = line[at:].lstrip()
+            return len(line) - len(rest) + 1 if rest.startswith("}") else None
+        raw = label.group(2)
+        into[label.group(1)] = (
+            _ESCAPE.sub(lambda m: _ESCAPED.get(m.group(1), m.group(0)), raw) if "\\" in raw else raw
+        )
+        at = label.end()
+        if at < len(line) and line[at] == ",":
+            at += 1
+        elif at >= len(line) or line[at] != "}":
+            return None
+
+
+def _lines(text: str, names: Iterable[str] | None) -> Iterator[str]:
+    if names is None:
+        for line in text.splitlines():
+            stripped = line.strip()
+            if stripped and not stripped.startswith("#"):
+                yield stripped
+        return
+    page = "\n" + text
+    for name in dict.fromkeys(names):
+        for spelling in dict.fromkeys((name, name.replace(":", "_"))):
+            yield from _lines_of(page, "\n" + spelling)
+
+
+def _lines_of(page: str, start: str) -> Iterator[str]:
+    """Lines of one series. A plain search: it reads a 65 KB page many times faster than any pattern."""
+    at = page.find(start)
+    while at >= 0:
+        end = page.find("\n", at + 1)
+        if page[at + len(start) : at + len(start) + 1] in ("{", " ", "\t"):
+            yield page[at + 1 : end if end >= 0 else len(page)].strip()
+        at = page.find(start, end) if end >= 0 else -1
+
+
+def _unwrapped(body: str) -> str:
+    if body.startswith("﻿"):
+        body = body[1:]
+    if body.startswith('"') and body.rstrip().endswith('"'):
+        try:
+            inner = json.loads(body)
+        except ValueError:
+            return body
+        if isinstance(inner, str):
+            return inner
+    return body

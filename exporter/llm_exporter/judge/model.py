@@ -1,0 +1,302 @@
+"""What the judge is given and what it says: frozen data, no behaviour beyond simple derivations.
+
+Times are seconds on the observer's monotonic clock (``t``) unless a name says ``unix``. ``None`` always means "not known",
+never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+Reach = Literal["answered", "loading", "refused", "timeout", "reset", "dns", "tls", "noroute", "other"]
+CanaryKind = Literal["confirm", "idle"]
+CanaryResult = Literal["answered", "silent", "http", "refused", "reset"]
+
+
+class State(StrEnum):
+    """The states of a lane or a target, worst first where they compete for a target (`WORST_FIRST`)."""
+
+    STUCK = "stuck"
+    FAILED = "failed"
+    STARVED = "starved"
+    STALLED = "stalled"
+    UNKNOWN = "unknown"
+    SLEEPING = "sleeping"
+    BUSY = "busy"
+    IDLE = "idle"
+    STARTING = "starting"
+    UNREACHABLE = "unreachable"
+    DOWN = "down"
+
+
+WORST_FIRST: tuple[State, ...] = (
+    State.STUCK,
+    State.FAILED,
+    State.STARVED,
+    State.STALLED,
+    State.UNKNOWN,
+    State.SLEEPING,
+    State.BUSY,
+    State.IDLE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of an engine and version that changes the judge's patience.
+
+    Attributes:
+        kind: Engine name as exported in ``llm_target_info``.
+        version: Version string when the engine tells it.
+        sighted: Whether the source shows progress during a long prefill.
+        sight_why: One clause that says why it is sighted or blind.
+        stuck_after: The engine's own default bound in seconds (its internal watchdog acts before or after it).
+        stalled_floor, stuck_floor: Staleness windows of the engine's gauges: never judged faster than these.
+        floor_why: Source of the floors.
+        pins_lanes: The engine can be told which lane answers a request.
+        canary: Why no canary can be sent to this engine, or None if one can.
+        idle_canary: Why no canary may be sent while it claims idle, or None.
+        health_is_idle_canary: 503 of ``/health`` at nothing held is itself a silent idle canary (SGLang).
+    """
+
+    kind: str
+    version: str | None = None
+    sighted: bool = True
+    sight_why: str = ""
+    stuck_after: float = 300.0
+    stalled_floor: float = 0.0
+    stuck_floor: float = 0.0
+    floor_why: str = ""
+    pins_lanes: bool = False
+    canary: str | None = None
+    idle_canary: str | None = None
+    health_is_idle_canary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaneEvidence:
+    """One lane's page, reduced to what can prove something.
+
+    Attributes:
+        lane: The lane's name (``"0"`` where an engine has one).
+        progress: Counters of which any change is progress, by series name.
+        running, waiting: Requests held; ``waiting`` sums every queue of the engine.
+        deferred: The part of ``waiting`` that waits for somebody else (remote KV, another server).
+        kv: KV cache usage 0..1.
+        preemptions, prompt_tokens, generation_tokens, finished, steps: Life-time counts.
+        asleep: Why it does not work on purpose ("weights offloaded", "paused"), or None.
+        resolution: Smallest visible change of the step counter as printed (llama.cpp prints six digits).
+        missing: Needed series that the page does not have, as exposition names.
+    """
+
+    lane: str
+    progress: Mapping[str, float] = field(default_factory=dict)
+    running: float | None = None
+    waiting: float | None = None
+    deferred: float | None = None
+    kv: float | None = None
+    preemptions: float | None = None
+    prompt_tokens: float | None = None
+    generation_tokens: float | None = None
+    finished: float | None = None
+    steps: float | None = None
+    asleep: str | None = None
+    resolution: float = 1.0
+    missing: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> float | None:
+        """Prompt and generated tokens together, or None if neither is known."""
+        if self.prompt_tokens is None and self.generation_tokens is None:
+            return None
+        return (self.prompt_tokens or 0.0) + (self.generation_tokens or 0.0)
+
+    @property
+    def worked(self) -> bool:
+        """Whether any token or step was ever counted."""
+        return bool(self.tokens) or any(self.progress.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryOutcome:
+    """How one tiny request of ours ended.
+
+    ``silent``: accepted, and nothing came within the timeout. ``http``: an answer that no model run produced; see `status`.
+    """
+
+    kind: CanaryKind | None
+    result: CanaryResult
+    began: float
+    seconds: float
+    status: int | None = None
+    lane: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryRequest:
+    """The judge asks for one tiny request, to `lane` if it can be pinned."""
+
+    kind: CanaryKind
+    lane: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Optional second looks. They make the judge more careful or its sentence better; none restarts anything by itself.
+
+    Attributes:
+        in_flight: Requests open at HTTP level (vLLM ``/load``, SGLang ``http_requests_active``, TGI/TEI count minus done).
+        power_high: The GPU draws as much as it does when it computes (a spinning collective does not).
+        cpu_high: The container burns CPU.
+        container: Container status from the runtime (``running``, ``exited`` …); proves that a process exists.
+        container_started: Unix time of the container's start.
+        hardware: A fatal GPU error in words; a restart would not help.
+    """
+
+    in_flight: float | None = None
+    power_high: bool | None = None
+    power_words: str = ""
+    cpu_high: bool | None = None
+    container: str | None = None
+    container_started: float | None = None
+    oom_killed: bool | None = None
+    hardware: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEvidence:
+    """What a heartbeat inside the serving process says of its event loop."""
+
+    lag: float
+    culprit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look at a target, after its engine's adapter has read it.
+
+    Attributes:
+        unix: Wall clock of the look; only used to see that the observer itself was suspended.
+        reach: How the fetch ended. Everything below `detail` is empty unless it is ``answered``.
+        detail: For a failed look: what failed. For an answer that cannot be judged: what is missing, and the mend.
+        incarnation: Names this process; compared for equality only. None if the engine does not tell.
+        age: Seconds since the process started, if known.
+        health: HTTP code of the engine's own ``/health``; None if it did not answer.
+        loading: Set when an answering server says that it is not ready yet.
+        death: Set when the engine's own signal says that it is dead (only meaningful after it served).
+        died_loading: `death` is proof even of a server that never served (a failed load).
+        answers_ok, answers_failed: Life-time counts of inference answers 2xx and 5xx, if counted.
+        canary: A canary that ended since the previous look; this look's page was fetched after it ended.
+        own_canary: Our own canary is in flight during this look.
+        own_canary_lane: The lane that it is pinned to.
+    """
+
+    unix: float
+    reach: Reach
+    detail: str = ""
+    facts: Facts = field(default_factory=lambda: Facts("unknown"))
+    lanes: tuple[LaneEvidence, ...] = ()
+    incarnation: str | None = None
+    age: float | None = None
+    health: int | None = None
+    loading: str | None = None
+    death: str | None = None
+    died_loading: bool = False
+    answers_ok: float | None = None
+    answers_failed: float | None = None
+    canary: CanaryOutcome | None = None
+    own_canary: bool = False
+    own_canary_lane: str | None = None
+    witness: Witness = field(default_factory=Witness)
+    loop: LoopEvidence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How patient the judge is with one target; all durations in seconds. Defaults are the product's."""
+
+    interval: float = 5.0
+    stalled_after: float = 30.0
+    stuck_after: float | None = None
+    stuck_after_blind: float = 900.0
+    starved_after: float = 600.0
+    start_grace: float = 600.0
+    blocked_after: float = 300.0
+    confirm: bool = True
+    idle_canary: bool = True
+    canary_every: float = 900.0
+    canary_timeout: float = 30.0
+    prefill_blind: bool | None = None
+
+    @property
+    def longest_gap(self) -> float:
+        """How long an unseen stretch may be and still count as watched."""
+        return max(3 * self.interval, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How long evidence may be flat before the last question is asked, and why that long."""
+
+    seconds: float
+    stalled_after: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One series as the verdict saw it."""
+
+    series: str
+    value: float
+    moved_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneVerdict:
+    """What is said of one lane; `flat_since` and `last_progress` are monotonic times."""
+
+    lane: str
+    state: State
+    reason: str
+    progress: int | None
+    held: float | None
+    stalled_seconds: float = 0.0
+    flat_since: float | None = None
+    last_progress: float | None = None
+    bound: Bound | None = None
+    evidence: tuple[Evidence, ...] = ()
+    would_change: str = ""
+    verified_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said of a target after one look.
+
+    Attributes:
+        lane: The lane that speaks for the target; None for a state of the whole target.
+        wants: A canary that the judge asks for now.
+        restarted: This look showed that the process is another one than before.
+        canary_available: False after a canary that could not confirm; None if none was ever tried.
+    """
+
+    state: State
+    reason: str
+    lanes: tuple[LaneVerdict, ...] = ()
+    lane: str | None = None
+    progress: int | None = None
+    held: float | None = None
+    wants: CanaryRequest | None = None
+    restarted: bool = False
+    canary_available: bool | None = None
+    would_change: str = ""
+    hardware: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """State and reason as one line for a person."""
+        return f"{self.state.value}: {self.reason}"
