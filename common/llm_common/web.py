@@ -1,4 +1,4 @@
-"""Serving HTTP as Prometheus' exporters do: repeated listen addresses, a web config file with TLS and auth."""
+"""Serving HTTP as Prometheus' exporters do: repeated listen addresses, web config file with TLS and auth."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def parse_listen(address: str) -> tuple[str, int]:
-    """Host and port of a listen address; ``:10140`` is all addresses (host ``""``), IPv6 is ``[::1]:10140``."""
+    """Host and port of a listen address; ``:10140`` is every address (host ""), IPv6 is ``[::1]:10140``."""
     host, colon, port = address.rpartition(":")
     bare_v6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or bare_v6:

@@ -1,0 +1,188 @@
+"""The web server: addresses, credentials, TLS; the two health paths stay open."""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from llm_common.errors import ConfigError
+from llm_common.web import WebConfig, is_loopback, parse_listen, serve
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def application() -> web.Application:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text="here")
+
+    app = web.Application()
+    for path in ("/", "/-/healthy", "/-/ready"):
+        app.router.add_get(path, answer)
+    return app
+
+
+@pytest.mark.parametrize(
+    "address, expected",
+    [
+        (":10140", ("", 10140)),
+        ("127.0.0.1:1", ("127.0.0.1", 1)),
+        ("[::1]:80", ("::1", 80)),
+        ("host:0", ("host", 0)),
+    ],
+)
+def test_listen_addresses(address: str, expected: tuple[str, int]) -> None:
+    assert parse_listen(address) == expected
+
+
+@pytest.mark.parametrize("address", ["10140", "a:b", "::1:80", "x:99999", "", ":"])
+def test_wrong_listen_addresses_say_how_to_write_one(address: str) -> None:
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        parse_listen(address)
+
+
+def test_loopback_is_recognised() -> None:
+    assert [
+        is_loopback(a)
+        for a in ("127.0.0.1:1", "[::1]:1", "localhost:1", ":1", "0.0.0.0:1", "10.0.0.1:1", "h:1")
+    ] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+
+
+async def test_a_bearer_token_guards_all_but_the_health_paths_and_may_change(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    config = tmp_path / "web.yml"
+    config.write_text(f"bearer_token_file: {token}\n")
+    port = free_port()
+    runner = await serve(application(), [f"127.0.0.1:{port}"], str(config))
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+            async def status(path: str, header: str = "") -> int:
+                async with session.get(path, headers={"Authorization": header} if header else {}) as response:
+                    return response.status
+
+            assert await status("/") == 401
+            assert await status("/", "Bearer two") == 401
+            assert await status("/", "Basic b25lOm9uZQ==") == 401
+            assert await status("/", "Bearer one") == 200
+            assert await status("/-/healthy") == 200
+            assert await status("/-/ready") == 200
+            token.write_text("two")
+            assert await status("/", "Bearer one") == 401
+            assert await status("/", "Bearer two") == 200
+            token.unlink()
+            assert await status("/", "Bearer two") == 401
+    finally:
+        await runner.cleanup()
+
+
+async def test_tls_is_served_and_a_renewed_certificate_is_taken_up(tmp_path: Path) -> None:
+    def certificate(name: str) -> None:
+        subprocess.run(
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "1",
+                "-subj",
+                f"/CN={name}",
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+                "-keyout",
+                tmp_path / "key.pem",
+                "-out",
+                tmp_path / "cert.pem",
+            ],
+            check=True,
+            capture_output=True,
+        )
+
+    certificate("first")
+    config = tmp_path / "web.yml"
+    config.write_text(
+        f"tls_server_config: {{cert_file: {tmp_path}/cert.pem, key_file: {tmp_path}/key.pem}}\n"
+    )
+    port = free_port()
+    runner = await serve(application(), [f"127.0.0.1:{port}"], str(config))
+
+    async def subject() -> bool:
+        context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"https://127.0.0.1:{port}/", ssl=context) as response,
+            ):
+                return response.status == 200
+        except aiohttp.ClientConnectorCertificateError:
+            return False
+
+    try:
+        assert await subject()
+        certificate("second")
+        deadline = asyncio.get_running_loop().time() + 10
+        while not await subject():
+            assert asyncio.get_running_loop().time() < deadline
+            # The renewal is noticed by a request, at most one look a second.
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"https://127.0.0.1:{port}/-/healthy", ssl=False) as response,
+            ):
+                assert response.status == 200
+            await asyncio.sleep(0.2)
+    finally:
+        await runner.cleanup()
+
+
+def test_a_wrong_web_config_lists_everything(tmp_path: Path) -> None:
+    path = tmp_path / "web.yml"
+    path.write_text(
+        "tls_server_config: {cert_file: /none, client_auth_type: RequireAndVerifyClientCert, min_version: TLS9}"
+        "\n"
+        "basic_auth_users: {bob: hunter2}\nbearer_token_file: /none\nhttp_server_config: {}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        WebConfig.load(str(path))
+    text = str(caught.value)
+    for part in (
+        "cert_file: /none is not a file",
+        "min_version",
+        "client_ca_file",
+        "key_file belong together",
+        "basic_auth_users.bob: must be a bcrypt hash",
+        "bearer_token_file",
+        "http_server_config: unknown key",
+    ):
+        assert part in text
+    assert "hunter2" not in text
+
+
+async def test_a_taken_port_is_said_and_nothing_stays_open() -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+            await serve(application(), [f"127.0.0.1:{port}"])
