@@ -159,8 +159,8 @@ async def test_tls_is_served_and_a_renewed_certificate_is_taken_up(tmp_path: Pat
 def test_a_wrong_web_config_lists_everything(tmp_path: Path) -> None:
     path = tmp_path / "web.yml"
     path.write_text(
-        "tls_server_config: {cert_file: /none, client_auth_type: RequireAndVerifyClientCert, min_version: TLS9}"
-        "\n"
+        "tls_server_config: {cert_file: /none, client_auth_type: RequireAndVerifyClientCert,"
+        " min_version: TLS9}\n"
         "basic_auth_users: {bob: hunter2}\nbearer_token_file: /none\nhttp_server_config: {}\n"
     )
     with pytest.raises(ConfigError) as caught:
