@@ -179,6 +179,8 @@ class RuntimeInfo:
     version: str
     api_version: str
     warnings: tuple[str, ...] = ()
+    clock_skew: float | None = None
+    """The host's clock less ours, in seconds (to a second): `started_at` is told by that clock."""
 
 
 @dataclass(frozen=True, slots=True)

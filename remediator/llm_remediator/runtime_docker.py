@@ -1,0 +1,259 @@
+"""Containers of one Docker host, by rules that keep a restart from hitting the wrong one or hitting twice."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+from llm_remediator.docker_api import DockerApi, DockerHost, Reply
+from llm_remediator.docker_facts import (
+    FULL_ID,
+    PS_ARGS,
+    list_filters,
+    looks_like_watchdog,
+    read_container,
+    read_event,
+    read_matches,
+    read_processes,
+    version_warnings,
+)
+from llm_remediator.ports import (
+    Container,
+    Event,
+    Match,
+    Outcome,
+    Process,
+    RuntimeHealth,
+    RuntimeInfo,
+    Selector,
+    Status,
+    failed,
+)
+
+T = TypeVar("T")
+
+KILL_WAIT = 14.0
+"""After the grace dockerd waits 10 s for SIGKILL, 2 s for a direct one, 2 s more (moby `kill.go`)."""
+START_MARGIN = 46.0
+"""For the start after it: a GPU runtime hook takes seconds, a mount on a busy disk more."""
+INSPECT_VALID = 60.0
+"""An id may be acted on for so long after this runtime inspected it."""
+
+
+class DockerRuntime:
+    """`ports.ContainerRuntime` over the Docker Engine API (Docker, Podman's compatible service)."""
+
+    def __init__(
+        self,
+        host: DockerHost,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._api = DockerApi(host, monotonic)
+        self._monotonic = monotonic
+        self._wall = wall
+        self._inspected: dict[str, tuple[float, Container]] = {}
+
+    @property
+    def host(self) -> str:
+        """Name from the configuration."""
+        return self._api.host.name
+
+    @property
+    def health(self) -> RuntimeHealth:
+        """State now, without asking."""
+        return self._api.health
+
+    async def ping(self) -> Outcome[RuntimeInfo]:
+        """Negotiates anew, so that a replaced daemon is noticed."""
+        before = self._wall()
+        reply = await self._api.negotiate()
+        if not reply.ok:
+            return failed(reply.status, reply.detail, reply.seconds)
+        raw = reply.get().json()
+        version = str(raw.get("Version", "unknown"))
+        warnings = list(version_warnings(version))
+        skew = _skew(reply.get(), before, self._wall())
+        if skew is not None and abs(skew) > 5:
+            warnings.append(
+                f"the clock of Docker host {self.host} differs by {skew:+.0f} s: start times are wrong by it"
+            )
+        if self._api.host.url.startswith("tcp://") and not self._api.host.tls:
+            warnings.append(
+                f"Docker host {self.host} is spoken to without TLS: whoever reaches that port commands it"
+            )
+        info = RuntimeInfo(version, self._api.version or "", tuple(warnings), skew)
+        return Outcome(Status.OK, info, seconds=reply.seconds)
+
+    async def find(self, selector: Selector) -> Outcome[tuple[Match, ...]]:
+        """`compose run` containers are left out; stopped and half-made ones are not."""
+        try:
+            filters = list_filters(selector)
+        except ValueError as exc:
+            return failed(Status.REFUSED, str(exc))
+        reply = await self._api.get("/containers/json", {"all": "1", "filters": json.dumps(filters)})
+        return _read(reply, lambda raw: read_matches(raw, selector))
+
+    async def inspect(self, container_id: str) -> Outcome[Container]:
+        """Remembers when it looked: `restart` and `start` want a recent look."""
+        self._inspected.pop(container_id, None)
+        if refusal := _bad_id(container_id):
+            return refusal
+        outcome = _read(await self._api.get(f"/containers/{container_id}/json"), read_container)
+        if outcome.ok:
+            if outcome.get().id != container_id:
+                return failed(Status.REFUSED, f"asked for {container_id[:12]}, got {outcome.get().id[:12]}")
+            self._inspected[container_id] = (self._monotonic(), outcome.get())
+        return outcome
+
+    async def restart(self, container_id: str, *, stop_timeout: float) -> Outcome[None]:
+        """One POST. Docker would also start a stopped or paused one: those are refused here."""
+        container, refusal = self._seen(container_id)
+        if container is None:
+            return refusal
+        if not container.running or container.paused or container.restarting:
+            return failed(
+                Status.REFUSED, f"{container.name} is {container.state}, not plainly running: not touched"
+            )
+        grace = max(1, round(stop_timeout))
+        reply = await self._api.post(
+            f"/containers/{container_id}/restart",
+            {"t": str(grace)},
+            read_timeout=grace + KILL_WAIT + START_MARGIN,
+        )
+        return _done(reply)
+
+    async def start(self, container_id: str) -> Outcome[None]:
+        """One POST; 304 (it runs already) is fine."""
+        container, refusal = self._seen(container_id)
+        if container is None:
+            return refusal
+        reply = await self._api.post(f"/containers/{container_id}/start", read_timeout=START_MARGIN)
+        return _done(reply)
+
+    async def top(self, container_id: str) -> Outcome[tuple[Process, ...]]:
+        """`ps` runs on the Docker host; it is `REFUSED` where that has none."""
+        if refusal := _bad_id(container_id):
+            return refusal
+        return _read(
+            await self._api.get(f"/containers/{container_id}/top", {"ps_args": PS_ARGS}), read_processes
+        )
+
+    async def logs(self, container_id: str, *, lines: int, max_bytes: int) -> Outcome[str]:
+        """Both streams, in the daemon's order, with timestamps."""
+        if refusal := _bad_id(container_id):
+            return refusal
+        reply = await self._api.get(
+            f"/containers/{container_id}/logs",
+            {"stdout": "1", "stderr": "1", "timestamps": "1", "tail": str(lines)},
+            tail_bytes=max_bytes,
+        )
+        if not reply.ok:
+            return failed(reply.status, reply.detail, reply.seconds)
+        return Outcome(Status.OK, plain_log(reply.get().body), seconds=reply.seconds)
+
+    async def events(self, container_id: str, *, since: float, until: float) -> Outcome[tuple[Event, ...]]:
+        """`until` is cut to now: the daemon would otherwise wait for the future."""
+        if refusal := _bad_id(container_id):
+            return refusal
+        reply = await self._api.get(
+            "/events",
+            {
+                "since": f"{since:.9f}",
+                "until": f"{min(until, self._wall()):.9f}",
+                "filters": json.dumps({"type": ["container"], "container": [container_id]}),
+            },
+        )
+        if not reply.ok:
+            return failed(reply.status, reply.detail, reply.seconds)
+        try:
+            raw = [json.loads(line) for line in reply.get().body.splitlines() if line.strip()]
+        except ValueError:
+            return failed(Status.REFUSED, "events are not JSON lines", reply.seconds)
+        ours = [e for e in raw if (e.get("Actor") or {}).get("ID", e.get("id")) == container_id]
+        return Outcome(
+            Status.OK, tuple(sorted(map(read_event, ours), key=lambda e: e.at)), seconds=reply.seconds
+        )
+
+    async def watchdogs(self) -> Outcome[tuple[str, ...]]:
+        """By image name, among running containers."""
+        reply = await self._api.get("/containers/json", {"filters": json.dumps({"status": ["running"]})})
+
+        def read(raw: Any) -> tuple[str, ...]:
+            return tuple(
+                f"{str((c.get('Names') or ['?'])[0]).lstrip('/')} ({c.get('Image')})"
+                for c in raw
+                if looks_like_watchdog(str(c.get("Image", "")))
+            )
+
+        return _read(reply, read)
+
+    async def close(self) -> None:
+        """The thread ends when its call is back."""
+        self._api.close()
+
+    def _seen(self, container_id: str) -> tuple[Container | None, Outcome[None]]:
+        if refusal := _bad_id(container_id):
+            return None, refusal
+        at, container = self._inspected.pop(container_id, (0.0, None))
+        if container is None or self._monotonic() - at > INSPECT_VALID:
+            why = f"{container_id[:12]} was not inspected in the last {INSPECT_VALID:g} s: look before acting"
+            return None, failed(Status.REFUSED, why)
+        return container, failed(Status.REFUSED, "")
+
+
+def plain_log(raw: bytes) -> str:
+    """Docker's multiplexed log stream without its 8-byte frame headers; a TTY's raw stream as it is.
+
+    The beginning may be cut anywhere, so frames are found by their shape: stream 0 to 2, three zeros, length.
+    """
+    out = bytearray()
+    at = 0
+    while at < len(raw):
+        head = raw[at : at + 8]
+        if len(head) == 8 and head[0] <= 2 and head[1:4] == b"\0\0\0":
+            size = int.from_bytes(head[4:], "big")
+            out += raw[at + 8 : at + 8 + size]
+            at += 8 + size
+        else:
+            nxt = min(
+                (n for n in (raw.find(bytes([s, 0, 0, 0]), at + 1) for s in range(3)) if n > 0),
+                default=len(raw),
+            )
+            out += raw[at:nxt]
+            at = nxt
+    return out.decode("utf-8", "replace")
+
+
+def _bad_id(container_id: str) -> Outcome[Any] | None:
+    """Docker would take a name or any unique prefix of an id for an id."""
+    if FULL_ID.fullmatch(container_id):
+        return None
+    return failed(Status.REFUSED, f"{container_id!r} is no full 64-hex container id")
+
+
+def _read(reply: Outcome[Reply], read: Callable[[Any], T]) -> Outcome[T]:
+    if not reply.ok:
+        return failed(reply.status, reply.detail, reply.seconds)
+    try:
+        return Outcome(Status.OK, read(reply.get().json()), seconds=reply.seconds)
+    except (ValueError, TypeError, AttributeError, KeyError) as exc:
+        return failed(Status.REFUSED, f"the answer cannot be read: {exc}", reply.seconds)
+
+
+def _done(reply: Outcome[Reply]) -> Outcome[None]:
+    return Outcome(reply.status, None, reply.detail, reply.seconds)
+
+
+def _skew(reply: Reply, before: float, after: float) -> float | None:
+    """Daemon's clock less ours in seconds, from the Date header (whole seconds); None if it sent none."""
+    try:
+        theirs = parsedate_to_datetime(reply.headers.get("Date", "")).timestamp()
+    except (ValueError, TypeError):
+        return None
+    if before - 1 <= theirs <= after:
+        return 0.0
+    return theirs + 0.5 - (before + after) / 2
