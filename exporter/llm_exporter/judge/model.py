@@ -13,7 +13,7 @@ from typing import Literal
 
 Reach = Literal["answered", "loading", "refused", "timeout", "reset", "dns", "tls", "noroute", "other"]
 CanaryKind = Literal["confirm", "idle"]
-CanaryResult = Literal["answered", "silent", "http", "refused", "reset"]
+CanaryResult = Literal["answered", "silent", "http", "refused", "reset", "none"]
 
 
 class State(StrEnum):
@@ -59,6 +59,7 @@ class Facts:
         pins_lanes: The engine can be told which lane answers a request.
         canary: Why no canary can be sent to this engine, or None if one can.
         idle_canary: Why no canary may be sent while it claims idle, or None.
+        tokens_at_finish: Token counters move only when a request ends, so their rest says nothing of the decode.
         health_is_idle_canary: 503 of ``/health`` at nothing held is itself a silent idle canary (SGLang).
     """
 
@@ -74,6 +75,7 @@ class Facts:
     canary: str | None = None
     idle_canary: str | None = None
     health_is_idle_canary: bool = False
+    tokens_at_finish: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class CanaryOutcome:
     """How one tiny request of ours ended.
 
     ``silent``: accepted, and nothing came within the timeout. ``http``: an answer that no model run produced; see `status`.
+    ``none``: none could be sent; `words` says why.
     """
 
     kind: CanaryKind | None
@@ -133,6 +136,17 @@ class CanaryOutcome:
     seconds: float
     status: int | None = None
     lane: str | None = None
+    words: str = ""
+
+    @property
+    def ended(self) -> float:
+        """When it ended, monotonic."""
+        return self.began + self.seconds
+
+    @property
+    def silence(self) -> bool:
+        """Whether the engine took the request, or had no room for it, and gave nothing back."""
+        return self.result == "silent" or (self.result == "http" and self.status == 429)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,159 @@
+"""When one tiny request is asked for, and what its answer or silence means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .history import Confirmation, History, LaneHistory
+from .lane import Finding
+from .model import CanaryOutcome, CanaryRequest, Observation, Settings, State
+from .words import count, duration
+
+
+def noted(history: History, seen: Observation) -> History:
+    """Take the outcome of a canary that ended before this look. Call it after the look's page was compared.
+
+    Silence is only evidence on a page that was read again and did not move; that is this look's page.
+    """
+    outcome = seen.canary or _by_health(history, seen)
+    if outcome is None:
+        return history
+    if outcome.result == "answered" or outcome.silence:
+        lanes = {
+            name: _told(lane, outcome) if _concerns(outcome, name, history) else lane
+            for name, lane in history.lanes.items()
+        }
+        history = replace(history, lanes=lanes, cannot=None, canary_ok=True)
+    else:
+        said = outcome.words or (str(outcome.status) if outcome.result == "http" else outcome.result)
+        history = replace(history, cannot=said, canary_ok=False)
+    return replace(history, asked_at=outcome.ended, idle_due=False)
+
+
+def _by_health(history: History, seen: Observation) -> CanaryOutcome | None:
+    """SGLang's ``/health`` is a canary of its own: 503 with nothing held, after it served, is silence."""
+    if (
+        not seen.facts.health_is_idle_canary
+        or seen.health != 503
+        or not history.served
+        or seen.reach != "answered"
+    ):
+        return None
+    lanes = history.lanes.values()
+    if not lanes or history.last_look is None or any(lane.work_since is not None for lane in lanes):
+        return None
+    at = max(lane.at for lane in lanes)
+    return CanaryOutcome("idle", "silent", began=at, seconds=0.0, words="its /health got no token")
+
+
+def _concerns(outcome: CanaryOutcome, lane: str, history: History) -> bool:
+    """A canary that was not pinned says something of a lane only where there is no other."""
+    if outcome.lane is not None:
+        return outcome.lane == lane
+    return len(history.lanes) == 1 or (
+        outcome.silence and all(h.flat_since is not None for h in history.lanes.values())
+    )
+
+
+def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
+    if outcome.result == "answered":
+        words = f"a canary was answered in {duration(outcome.seconds)}"
+        asked = outcome.kind != "idle" and lane.flat_since is not None and lane.flat_since < outcome.ended
+        return replace(
+            lane, verified_at=outcome.ended, silent_idle=0, silent_since=None,
+            confirmation=Confirmation("answered", outcome.began, outcome.ended, words) if asked else lane.confirmation,
+        )  # fmt: skip
+    if lane.marks.moved >= outcome.began and lane.compared:
+        return lane
+    if outcome.kind == "idle" or (outcome.kind is None and lane.work_since is None):
+        since = outcome.began if lane.silent_since is None else lane.silent_since
+        return replace(lane, silent_idle=lane.silent_idle + 1, silent_since=since)
+    full = (
+        f"the canary was refused with {outcome.status} (queue full)"
+        if outcome.result == "http"
+        else "the canary got no answer"
+    )
+    words = f"{full} in {duration(outcome.seconds)}" if outcome.result != "http" else full
+    return replace(lane, confirmation=Confirmation("silent", outcome.began, outcome.ended, words))
+
+
+def wanted(
+    history: History, seen: Observation, findings: Sequence[Finding], settings: Settings, t: float
+) -> CanaryRequest | None:
+    """The one request that the judge asks for now, if any: the last question before ``stuck``, else proof of an idle engine."""
+    if seen.own_canary:
+        return None
+    asked = [f for f in findings if f.ask]
+    if asked:
+        if (
+            history.cannot is not None
+            and history.asked_at is not None
+            and t - history.asked_at < settings.canary_timeout
+        ):
+            return None
+        longest = max(asked, key=lambda f: f.verdict.stalled_seconds).verdict
+        return CanaryRequest("confirm", longest.lane if seen.facts.pins_lanes else None)
+    return _idle_canary(history, seen, findings, settings, t)
+
+
+def _idle_canary(
+    history: History, seen: Observation, findings: Sequence[Finding], settings: Settings, t: float
+) -> CanaryRequest | None:
+    facts = seen.facts
+    if not settings.idle_canary or facts.canary is not None or facts.idle_canary is not None or seen.loading:
+        return None
+    if any(f.verdict.state not in (State.IDLE, State.STUCK) or f.verdict.held for f in findings):
+        return None
+    if len(history.lanes) > 1 and not facts.pins_lanes:
+        return None
+    lane = min(
+        history.lanes.values(),
+        key=lambda h: (-h.silent_idle if h.silent_idle == 1 else 0, h.verified_at or -1.0),
+    )
+    pace = settings.canary_every
+    if lane.silent_idle == 1:
+        pace = 0.0
+    elif lane.verified_at is None and lane.silent_idle == 0 and history.cannot is None:
+        pace = 0.0
+    elif (
+        lane.verified_at is not None and t - lane.verified_at < settings.canary_every and not history.idle_due
+    ):
+        return None
+    if history.asked_at is not None and t - history.asked_at < pace and not history.idle_due:
+        return None
+    return CanaryRequest("idle", lane.last.lane if facts.pins_lanes else None)
+
+
+def open_requests(
+    history: History, seen: Observation, findings: tuple[Finding, ...], settings: Settings, t: float
+) -> tuple[History, tuple[Finding, ...]]:
+    """Requests that are open at HTTP level while the engine claims to hold nothing: an idle engine has none.
+
+    They may make an ``idle`` lane ``stalled`` (llama-server that swallows a request: orbi issue 233), never more.
+    """
+    still = all(lane.marks.moved < t or not lane.compared for lane in history.lanes.values())
+    in_flight = (seen.witness.in_flight or 0.0) - (1.0 if seen.own_canary else 0.0)
+    idle = all(f.verdict.state is State.IDLE for f in findings)
+    if in_flight < 1 or not idle or not still:
+        return replace(history, open_since=None), findings
+    since = t if history.open_since is None else history.open_since
+    history = replace(history, open_since=since)
+    bound = findings[0].verdict.bound
+    if bound is None or t - since < bound.seconds:
+        return history, findings
+    said = f"it says that it holds nothing, yet {count(in_flight)} HTTP requests are open for {duration(t - since)} and nothing moves"
+    return history, tuple(
+        replace(
+            f,
+            verdict=replace(
+                f.verdict,
+                state=State.STALLED,
+                reason=said,
+                progress=0,
+                flat_since=since,
+                stalled_seconds=t - since,
+            ),
+        )
+        for f in findings
+    )

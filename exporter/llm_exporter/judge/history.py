@@ -1,0 +1,151 @@
+"""What the judge remembers between two looks. Frozen: every step returns a new history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .model import CanaryResult, LaneEvidence, State
+
+RATE_LOOKS = 12
+"""Looks kept for the rate in the sentence."""
+
+TRACK_LOOKS = 10
+"""Looks within which two falls and a return mean that several processes answer behind one address."""
+
+
+class RatePoint(NamedTuple):
+    """One look's share of the rate sentence: tokens generated, tokens of any kind, steps, KV usage."""
+
+    t: float
+    generated: float | None
+    tokens: float | None
+    steps: float | None
+    kv: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """When each kind of evidence last changed (or began to be watched). Monotonic times.
+
+    Attributes:
+        moved: Anything that counts as progress.
+        counted: Token or step counters, KV usage apart.
+        generated, prompted, finished, preempted: The counters of these names; `preempted` only when it rose.
+        shrank: Waiting was zero or became smaller.
+        ran: `running` was above zero.
+        stood: `running` was zero.
+        all_deferred: When waiting began to consist of nothing but deferred requests, or None.
+        series: Last change per progress series.
+    """
+
+    moved: float
+    counted: float
+    generated: float
+    prompted: float
+    finished: float
+    preempted: float | None
+    shrank: float
+    ran: float
+    stood: float
+    all_deferred: float | None = None
+    series: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The answer to the last question, for the stretch of flat evidence that it was asked in."""
+
+    result: CanaryResult
+    began: float
+    ended: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHistory:
+    """One lane since this process (or this observation of it) began.
+
+    Attributes:
+        last, at: The last good evidence, and when.
+        since: First look of this observation; the clocks may not reach behind it.
+        compared: Whether two good looks of this observation exist.
+        progress_seen: When progress was last seen with our own eyes, or None.
+        work_since: When held work was first seen, or None while nothing is held.
+        flat_since: When the flat clock started, or None while nothing is held.
+        fresh: No token had been counted when this process was first seen (its first work is still to come or in sight).
+        first_work: When the first work of this process was seen, if it was seen.
+        slowest_decode: Slowest measured seconds per decode (only engines that print few digits).
+        confirmation: What the last question brought, until evidence moves.
+        verified_at: When a canary or another witness last proved that the lane lives.
+        silent_idle: Idle canaries in a row that nobody answered, while nothing moved.
+        silent_since: When the first of these was sent.
+    """
+
+    last: LaneEvidence
+    at: float
+    since: float
+    marks: Marks
+    compared: bool = False
+    progress_seen: float | None = None
+    work_since: float | None = None
+    flat_since: float | None = None
+    fresh: bool = False
+    first_work: float | None = None
+    slowest_decode: float | None = None
+    confirmation: Confirmation | None = None
+    verified_at: float | None = None
+    silent_idle: int = 0
+    silent_since: float | None = None
+    rate: tuple[RatePoint, ...] = ()
+
+
+class Track(NamedTuple):
+    """Who answered one look: the incarnation and all progress counters."""
+
+    incarnation: str | None
+    counters: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One target.
+
+    Attributes:
+        incarnation: The process of the last good look.
+        since: First good look of this process.
+        ever_answered: The target answered with an engine's page at least once.
+        served: This process has been seen able to serve.
+        last_good, last_unix: Monotonic and wall time of the last good look.
+        tracks: Who answered the last looks.
+        ok, failed: Inference answers 2xx and 5xx at the last success; `errors_since` when the errors after it began.
+        blocked_reads: Reads in a row in which the event loop was blocked beyond the limit.
+        idle_due: An idle canary is due at once (a new process).
+        asked_at: When the last canary ended (or could not be had), to pace the next.
+        cannot: Why the last canary could not confirm anything, or None.
+        canary_ok: Whether the last canary was of use; None if none was tried.
+        open_since: Since when HTTP requests are open although nothing is held and nothing moves.
+        state: The last verdict's state.
+    """
+
+    lanes: Mapping[str, LaneHistory] = field(default_factory=dict)
+    incarnation: str | None = None
+    since: float | None = None
+    ever_answered: bool = False
+    served: bool = False
+    last_good: float | None = None
+    last_unix: float | None = None
+    last_look: float | None = None
+    tracks: tuple[Track, ...] = ()
+    ok: float | None = None
+    failed: float | None = None
+    errors_since: float | None = None
+    errors: float = 0.0
+    blocked_reads: int = 0
+    idle_due: bool = True
+    asked_at: float | None = None
+    cannot: str | None = None
+    canary_ok: bool | None = None
+    open_since: float | None = None
+    state: State | None = None

@@ -1,0 +1,70 @@
+"""Who answers: the same process as before, a new one, or several in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .history import TRACK_LOOKS, History, Track
+from .model import Observation, Settings
+from .watch import all_fell
+
+
+def recognise(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, bool]:
+    """Tell whether this page is from another process; then the observation begins anew, and a canary is due if it is idle.
+
+    The proof is a start time that changed; without one, all progress counters of a lane that fell. A start time that is
+    missing is no error: multi-process servers never have one.
+    """
+    track = Track(seen.incarnation, {f"{e.lane}/{n}": v for e in seen.lanes for n, v in e.progress.items()})
+    tracks = (*history.tracks, track)[-TRACK_LOOKS:]
+    known, now = history.incarnation, seen.incarnation
+    renewed = known is not None and now is not None and known != now
+    fallen = {
+        e.lane for e in seen.lanes if e.lane in history.lanes and all_fell(history.lanes[e.lane].last, e)
+    }
+    if renewed or (fallen and fallen >= set(history.lanes)):
+        begun = History(
+            incarnation=now, since=t, ever_answered=True, tracks=tracks, canary_ok=history.canary_ok, cannot=history.cannot,
+            blocked_reads=history.blocked_reads, state=history.state,
+        )  # fmt: skip
+        return begun, True
+    lanes = {name: lane for name, lane in history.lanes.items() if name not in fallen}
+    return (
+        replace(history, lanes=lanes, incarnation=now or known, since=history.since if history.since is not None else t,
+                tracks=tracks, idle_due=history.idle_due or bool(fallen)),
+        bool(fallen),
+    )  # fmt: skip
+
+
+def several_processes(tracks: Sequence[Track]) -> bool:
+    """Two falls and a return to the former track within the last looks: an address shared by several processes."""
+    falls = 0
+    returned = False
+    high: Track | None = None
+    for before, after in zip(tracks, tracks[1:], strict=False):
+        if high is not None and not returned and _returns(high, before, after):
+            returned = True
+        if _falls(before, after):
+            falls += 1
+            high = high or before
+            if falls >= 2 and returned:
+                return True
+    return False
+
+
+def _falls(before: Track, after: Track) -> bool:
+    if before.incarnation is not None and after.incarnation is not None:
+        return before.incarnation != after.incarnation
+    had = {name: value for name, value in before.counters.items() if value > 0}
+    return bool(had) and all(after.counters.get(name, 0.0) < value for name, value in had.items())
+
+
+def _returns(high: Track, before: Track, after: Track) -> bool:
+    if high.incarnation is not None and after.incarnation is not None:
+        return after.incarnation == high.incarnation and before.incarnation != after.incarnation
+    return bool(high.counters) and all(
+        after.counters.get(name, 0.0) >= value > before.counters.get(name, 0.0)
+        for name, value in high.counters.items()
+        if value > 0
+    )

@@ -1,0 +1,231 @@
+"""The verdict on one lane, from its history and this look. The heart of the product: read it top down.
+
+The order is the order of strength: asleep on purpose, provably stuck, dead by its own word, starved, stalled, busy, idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .bounds import bound_for, grace_until
+from .history import LaneHistory
+from .model import Bound, Evidence, Facts, LaneVerdict, Settings, State, Witness
+from .starvation import explains_flatness, starved
+from .words import count, duration, rate
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What one lane's verdict needs to know of its target.
+
+    Attributes:
+        alone: The target has one lane only.
+        others_move: Another lane that holds work moves.
+        dead: The engine's own death signal, in words.
+        cannot: Why the last canary could confirm nothing.
+        asking: Our canary is in flight now.
+    """
+
+    facts: Facts
+    settings: Settings
+    witness: Witness
+    age: float | None = None
+    alone: bool = True
+    others_move: bool = False
+    dead: str | None = None
+    cannot: str | None = None
+    asking: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A lane's verdict, and whether the last question should be put to it."""
+
+    verdict: LaneVerdict
+    ask: bool = False
+
+
+def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Finding:
+    """Judge a lane of which this look has complete evidence.
+
+    Args:
+        lane: History that already contains this look.
+        held: Work held, our own canary not counted.
+        around: What is known of the target.
+        t: Monotonic time of the look.
+    """
+    bound = bound_for(around.facts, around.settings, lane.last, lane)
+    flat = t - lane.flat_since if lane.flat_since is not None else 0.0
+    grace = grace_until(around.settings, around.age, lane, t)
+
+    def say(state: State, reason: str, progress: int | None, change: str, *, ask: bool = False) -> Finding:
+        stuck_idle = state is State.STUCK and lane.silent_idle >= 2
+        since = lane.silent_since if stuck_idle else lane.flat_since
+        verdict = LaneVerdict(
+            lane=lane.last.lane, state=state, reason=reason, progress=progress, held=held,
+            stalled_seconds=t - since if since is not None and (flat > bound.stalled_after or stuck_idle) else 0.0,
+            flat_since=since, last_progress=lane.progress_seen, bound=bound, evidence=evidence_of(lane),
+            would_change=change, verified_at=lane.verified_at,
+        )  # fmt: skip
+        return Finding(verdict, ask)
+
+    work = held_words(lane, held)
+    if lane.last.asleep:
+        waits = f" ({work})" if held > 0 else ""
+        return say(State.SLEEPING, f"{lane.last.asleep}{waits}", None, "it wakes up")
+
+    if lane.silent_idle >= 2 and grace is None:
+        reason = (
+            f"nothing held, and {lane.silent_idle} canaries in a row got no answer within "
+            f"{duration(around.settings.canary_timeout)} while every series is flat since {duration(t - (lane.silent_since or t))}"
+        )
+        return say(State.STUCK, reason, 0, "any series moves, or a canary is answered")
+
+    if held > 0 and flat >= bound.seconds and not explains_flatness(lane, bound, t):
+        finding = _past_bound(lane, bound, around, flat, grace, work, t)
+        if finding is not None and not (around.dead and finding[0] is not State.STUCK):
+            state, reason, change, ask = finding
+            return say(state, reason, None if state is State.UNKNOWN else 0, change, ask=ask)
+
+    if around.dead:
+        return say(State.FAILED, f"{around.dead}; {work}", None, "it serves again after a restart")
+
+    if held > 0 and (why := starved(lane, bound, around.facts, around.settings, t)) is not None:
+        return say(
+            State.STARVED, f"{why}; {work}", 0 if flat > bound.stalled_after else 1, "requests finish again"
+        )
+
+    if held > 0 and flat > bound.stalled_after:
+        reason = (
+            f"{work}, nothing moved for {duration(flat)}; stuck at {duration(bound.seconds)} ({bound.why})"
+        )
+        if around.asking:
+            reason += "; a canary is in flight"
+        return say(State.STALLED, reason, 0, "any series moves, or all work leaves")
+
+    if held > 0:
+        return say(
+            State.BUSY,
+            _busy_words(lane, work, flat),
+            _busy_progress(lane, t),
+            f"flat for {duration(bound.stalled_after)}",
+        )
+    return say(
+        State.IDLE,
+        _idle_words(lane, around, grace, t),
+        1,
+        "work arrives, or two canaries in a row get no answer",
+    )
+
+
+def _past_bound(
+    lane: LaneHistory, bound: Bound, around: Around, flat: float, grace: float | None, work: str, t: float
+) -> tuple[State, str, str, bool] | None:
+    """Held work, flat past its bound: may it be called stuck, and if not yet, what is missing?"""
+    facts, settings = around.facts, around.settings
+    said = f"{work}, nothing moved for {duration(flat)}, bound {duration(bound.seconds)} ({bound.why})"
+    if around.witness.cpu_high:
+        said += "; the container's CPU is busy (compiling, or a loop)"
+    if grace is not None:
+        return State.STALLED, f"{said}; in its start grace for {duration(grace - t)}", "the grace ends", False
+    if around.witness.power_high:
+        return (
+            State.STALLED,
+            f"{said}; the GPU works ({around.witness.power_words})",
+            "the GPU's power drops",
+            False,
+        )
+    if not settings.confirm:
+        return State.STUCK, f"{said}; not confirmed by a canary (confirm is off)", "any series moves", False
+    known = lane.confirmation
+    if known is not None and known.result == "silent":
+        return State.STUCK, f"{said}; {known.words}", "any series moves", False
+    if known is not None:
+        again = t - known.ended >= bound.seconds
+        return (
+            State.UNKNOWN,
+            f"metrics frozen while the engine answers: {said}, but {known.words}",
+            "the page moves; asked again after another bound",
+            again and not around.asking,
+        )
+    if not around.alone and not facts.pins_lanes and around.others_move:
+        if flat >= 2 * bound.seconds:
+            return (
+                State.STUCK,
+                f"{said}; another lane moves, and no canary can be sent to this lane alone",
+                "any series moves",
+                False,
+            )
+        return (
+            State.STALLED,
+            f"{said}; no canary can be sent to this lane alone, stuck at twice the bound",
+            "this lane moves",
+            False,
+        )
+    if facts.canary is not None:
+        return State.STALLED, f"{said}; cannot confirm: {facts.canary}", "any series moves", False
+    if around.asking:
+        return State.STALLED, f"{said}; a canary is in flight", "the canary's answer", False
+    if around.cannot is not None:
+        return (
+            State.STALLED,
+            f"{said}; cannot confirm: {around.cannot}",
+            "a canary that can be answered",
+            True,
+        )
+    return State.STALLED, f"{said}; asking the engine with one tiny request", "the canary's answer", True
+
+
+def evidence_of(lane: LaneHistory) -> tuple[Evidence, ...]:
+    """Every series that the verdict leans on, with the time of its last movement."""
+    last, marks = lane.last, lane.marks
+    rows = [Evidence(name, value, marks.series.get(name)) for name, value in last.progress.items()]
+    for name, value, at in (
+        ("running", last.running, None),
+        ("waiting", last.waiting, None),
+        ("deferred", last.deferred, None),
+        ("kv_cache_ratio", last.kv, None),
+        ("preemptions", last.preemptions, marks.preempted),
+        ("finished", last.finished, marks.finished if marks.finished > lane.since else None),
+    ):
+        if value is not None:
+            rows.append(Evidence(name, value, at))
+    return tuple(rows)
+
+
+def held_words(lane: LaneHistory, held: float) -> str:
+    """``12 running, 40 waiting``."""
+    if held <= 0:
+        return "nothing held"
+    words = f"{count(lane.last.running or 0)} running, {count(lane.last.waiting or 0)} waiting"
+    return words + (f" ({count(lane.last.deferred)} deferred)" if lane.last.deferred else "")
+
+
+def _busy_progress(lane: LaneHistory, t: float) -> int | None:
+    just_seen = lane.work_since == t and lane.marks.moved < t
+    return None if not lane.compared or just_seen else 1
+
+
+def _busy_words(lane: LaneHistory, work: str, flat: float) -> str:
+    if not lane.compared:
+        return f"{work}; first look, progress not known yet; no request sent"
+    moving = rate(lane.rate)
+    if flat > 0 and not moving:
+        return f"{work}, nothing moved for {duration(flat)} yet; no request sent"
+    return f"{work}, {moving}; no request sent" if moving else f"{work}; no request sent"
+
+
+def _idle_words(lane: LaneHistory, around: Around, grace: float | None, t: float) -> str:
+    if lane.silent_idle == 1:
+        return "nothing held; not verified: a canary got no answer and nothing moved, asking once more"
+    if lane.silent_idle >= 2 and grace is not None:
+        return f"nothing held; not verified: canaries get no answer, in its start grace for {duration(grace - t)}"
+    if lane.verified_at is not None:
+        return f"nothing held; verified {duration(max(0.0, t - lane.verified_at))} ago by an answer of the engine"
+    why = (
+        around.facts.idle_canary
+        or around.facts.canary
+        or (None if around.settings.idle_canary else "idle canaries are off")
+    )
+    why = why or (f"the canary could not be used: {around.cannot}" if around.cannot else None)
+    return f"nothing held; not verified (metrics alone cannot tell it from an engine that hung while idle){f'; {why}' if why else ''}"

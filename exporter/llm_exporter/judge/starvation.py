@@ -1,0 +1,69 @@
+"""The engine moves, yet users get nothing: not admitted, not finished, evicted over and over."""
+
+from __future__ import annotations
+
+from .history import LaneHistory
+from .model import Bound, Facts, Settings
+from .words import count, duration
+
+
+def starved(lane: LaneHistory, bound: Bound, facts: Facts, settings: Settings, t: float) -> str | None:
+    """Why this lane is starved, or None.
+
+    Two clocks: `bound`, where nothing is counted at all while preemptions rise or everything waits for another server
+    (vllm-ascend issue 16315, vLLM issue 35943); and ``starved_after``, where counters move but work does not get through
+    (vLLM issues 53130 and 45094).
+    """
+    if lane.work_since is None:
+        return None
+    return _nothing_counted(lane, bound, t) or _nothing_gets_through(lane, facts, settings.starved_after, t)
+
+
+def explains_flatness(lane: LaneHistory, bound: Bound, t: float) -> bool:
+    """Whether the scheduler is seen to live (it preempts) or to wait for others: then flat evidence is not a hang."""
+    return lane.marks.all_deferred is not None or _preempting(lane, bound, t)
+
+
+def _preempting(lane: LaneHistory, bound: Bound, t: float) -> bool:
+    return lane.marks.preempted is not None and t - lane.marks.preempted <= bound.seconds
+
+
+def _nothing_counted(lane: LaneHistory, bound: Bound, t: float) -> str | None:
+    since = max(lane.marks.counted, lane.work_since or lane.marks.counted)
+    if t - since < bound.seconds:
+        return None
+    if _preempting(lane, bound, t):
+        return f"preemption loop: preemptions rise while no token was counted for {duration(t - since)}"
+    if lane.marks.all_deferred is not None:
+        return (
+            f"all {count(lane.last.waiting or 0)} waiting requests are deferred and no token was counted for "
+            f"{duration(t - since)}; the cause may be another server (prefill, remote KV)"
+        )
+    return None
+
+
+def _nothing_gets_through(lane: LaneHistory, facts: Facts, window: float, t: float) -> str | None:
+    marks, last = lane.marks, lane.last
+    work = lane.work_since or t
+    unfinished = last.finished is not None and t - marks.finished >= window
+    if last.waiting and unfinished and t - max(marks.shrank, work) >= window:
+        return (
+            f"{count(last.waiting)} waiting, never fewer, and nothing finished for "
+            f"{duration(t - max(marks.shrank, marks.finished))}"
+        )
+    if (
+        last.generation_tokens is not None
+        and not facts.tokens_at_finish
+        and t - max(marks.generated, work) >= window
+        and t - marks.prompted < window
+        and t - marks.stood >= window
+        and (unfinished or last.finished is None)
+    ):
+        return f"prompt tokens move but none was generated for {duration(t - marks.generated)}"
+    if (
+        t - max(marks.ran, work) >= window
+        and t - max(marks.counted, work) >= window
+        and t - marks.moved < window
+    ):
+        return f"only the KV cache moves, nothing runs, for {duration(t - max(marks.ran, work))}"
+    return None

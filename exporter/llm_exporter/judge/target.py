@@ -1,0 +1,256 @@
+"""From one observation of a target to its verdict: `judge` is the only entry to the judge.
+
+It is pure: ``(history, observation, t, settings) -> (history, verdict)``. Nothing sticks but what the history holds, and
+every part of the history is evidence that later evidence replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from . import canaries, identity
+from .history import History, LaneHistory
+from .lane import Around, Finding, judge_lane
+from .model import (
+    WORST_FIRST,
+    LaneEvidence,
+    LaneVerdict,
+    Observation,
+    Settings,
+    State,
+    Verdict,
+)
+from .watch import begin, held_work, watch
+from .words import count, duration
+
+LOST_LANE_KEPT = 300.0
+"""Seconds for which a lane that vanished from the page keeps its target ``unknown`` (elastic engines shrink on purpose)."""
+
+ERRORS_WITHOUT_ONE_SUCCESS = 3
+
+
+def judge(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, Verdict]:
+    """Judge one look.
+
+    Args:
+        history: What earlier looks left; ``History()`` at first.
+        seen: The look, read by its engine's adapter.
+        t: Monotonic time at which the look began, in seconds.
+        settings: The target's patience.
+    """
+    history = _blocked(history, seen, settings)
+    if seen.reach != "answered":
+        history = canaries.noted(history, seen)
+        history, verdict = _not_answered(history, seen)
+    else:
+        history, verdict = _answered(history, seen, t, settings)
+    if history.blocked_reads >= 2 and seen.loop is not None:
+        verdict = _loop_stuck(history, seen, t, verdict)
+    history = replace(history, state=verdict.state, last_look=t)
+    return history, replace(verdict, canary_available=history.canary_ok, hardware=seen.witness.hardware)
+
+
+def _blocked(history: History, seen: Observation, settings: Settings) -> History:
+    blocked = seen.loop is not None and seen.loop.lag >= settings.blocked_after
+    return replace(history, blocked_reads=history.blocked_reads + 1 if blocked else 0)
+
+
+def _loop_stuck(history: History, seen: Observation, t: float, verdict: Verdict) -> Verdict:
+    assert seen.loop is not None
+    who = f" in {seen.loop.culprit}" if seen.loop.culprit else ""
+    reason = (
+        f"the event loop is blocked for {duration(seen.loop.lag)}{who}, seen on {history.blocked_reads} reads"
+    )
+    since = t - seen.loop.lag
+    lanes = verdict.lanes or (LaneVerdict("0", State.STUCK, reason, 0, None),)
+    lanes = tuple(
+        replace(
+            v, state=State.STUCK, reason=reason, progress=0, stalled_seconds=seen.loop.lag, flat_since=since
+        )
+        for v in lanes
+    )
+    return replace(verdict, state=State.STUCK, reason=reason, lanes=lanes, lane=lanes[0].lane, progress=0, wants=None,
+                   would_change="the loop turns again")  # fmt: skip
+
+
+def _not_answered(history: History, seen: Observation) -> tuple[History, Verdict]:
+    """A failed look shows its own state at once; it proves nothing of the engine and clears nothing."""
+    if seen.reach == "loading":
+        return replace(history, served=False), Verdict(State.STARTING, seen.detail or "loading")
+    if seen.reach != "refused":
+        return history, Verdict(
+            State.UNREACHABLE, seen.detail or seen.reach, would_change="it answers in time"
+        )
+    exists = seen.witness.container == "running"
+    started = seen.witness.container_started
+    anew = started is not None and history.last_unix is not None and started > history.last_unix
+    if exists and (anew or not history.served):
+        age = f" since {duration(seen.unix - started)}" if started is not None else ""
+        return replace(history, served=False), Verdict(
+            State.STARTING,
+            f"the port is closed and the container runs{age}; it has not served yet",
+            would_change="the port opens",
+        )
+    killed = "; the container was killed for memory" if seen.witness.oom_killed else ""
+    why = "after it was up" if history.ever_answered else "and nothing shows that a process exists"
+    return replace(history, served=False), Verdict(
+        State.DOWN,
+        f"connection refused, {why}{killed} ({seen.detail or 'refused'})",
+        would_change="the port opens",
+    )
+
+
+def _answered(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, Verdict]:
+    if not seen.lanes:
+        history = canaries.noted(history, seen)
+        if seen.loading and not history.served:
+            return history, Verdict(State.STARTING, seen.loading, would_change="it says that it is ready")
+        if seen.death and (history.served or seen.died_loading):
+            return history, Verdict(State.FAILED, seen.death, would_change="it serves again after a restart")
+        return history, Verdict(State.UNKNOWN, seen.detail or "the page has no series that could be judged")
+
+    history, restarted = identity.recognise(history, seen, t, settings)
+    if seen.loading and not history.served and not any(lane.worked for lane in seen.lanes):
+        return history, Verdict(
+            State.STARTING, seen.loading, restarted=restarted, would_change="it says that it is ready"
+        )
+    if history.served is False and seen.death is None:
+        history = replace(history, served=True)
+    history = _answers(history, seen, t)
+    held = _held_by_lane(seen)
+    history = _watched(history, seen, held, t, settings)
+    history = canaries.noted(history, seen)
+    history = replace(history, last_good=t, last_unix=seen.unix, ever_answered=True)
+    if identity.several_processes(history.tracks):
+        return history, Verdict(
+            State.UNKNOWN, "several processes answer here; give their own URLs", restarted=restarted,
+            would_change="ten looks at one process",
+        )  # fmt: skip
+    findings = _findings(history, seen, held, t, settings)
+    history, findings = canaries.open_requests(history, seen, findings, settings, t)
+    worst = min(
+        findings, key=lambda f: (WORST_FIRST.index(f.verdict.state), -f.verdict.stalled_seconds)
+    ).verdict
+    lanes = tuple(f.verdict for f in findings)
+    named = (
+        worst.reason
+        if len(lanes) == 1 or worst.state in (State.IDLE,)
+        else f"lane {worst.lane} of {len(lanes)}: {worst.reason}"
+    )
+    return history, Verdict(
+        state=worst.state, reason=named, lanes=lanes, lane=worst.lane, progress=worst.progress,
+        held=sum(v.held for v in lanes if v.held is not None) if any(v.held is not None for v in lanes) else None,
+        wants=canaries.wanted(history, seen, findings, settings, t), restarted=restarted, would_change=worst.would_change,
+    )  # fmt: skip
+
+
+def _held_by_lane(seen: Observation) -> Mapping[str, float | None]:
+    """Held work per lane; our own canary is taken off the lane that it is pinned to, else off one that holds work."""
+    held = {lane.lane: held_work(lane) for lane in seen.lanes}
+    if seen.own_canary:
+        mine = seen.own_canary_lane
+        if mine is None:
+            mine = next((name for name, value in held.items() if value), None)
+        if mine is not None and held.get(mine):
+            held[mine] = max(0.0, (held[mine] or 0.0) - 1.0)
+    return held
+
+
+def _gone(lane: LaneHistory, evidence: LaneEvidence) -> tuple[str, ...]:
+    return tuple(name for name in lane.last.progress if name not in evidence.progress)
+
+
+def _watched(
+    history: History, seen: Observation, held: Mapping[str, float | None], t: float, settings: Settings
+) -> History:
+    """Take complete lanes into the history; a lane whose page is incomplete keeps its history as after a failed look."""
+    lanes = dict(history.lanes)
+    unwatched = history.last_unix is not None and history.last_good is not None and (
+        (seen.unix - history.last_unix) - (t - history.last_good) > settings.longest_gap
+    )  # fmt: skip
+    for evidence in seen.lanes:
+        known, work = lanes.get(evidence.lane), held[evidence.lane]
+        if work is None or evidence.missing or (known is not None and _gone(known, evidence)):
+            continue
+        if known is None:
+            lanes[evidence.lane] = begin(evidence, t, work)
+        elif unwatched or t - known.at > settings.longest_gap:
+            lanes[evidence.lane] = begin(evidence, t, work, before=known)
+        else:
+            lanes[evidence.lane] = watch(known, evidence, t, work)
+    present = {evidence.lane for evidence in seen.lanes}
+    kept = {name: lane for name, lane in lanes.items() if name in present or t - lane.at <= LOST_LANE_KEPT}
+    return replace(history, lanes=kept)
+
+
+def _answers(history: History, seen: Observation, t: float) -> History:
+    """Follow inference answers: errors count from the last success on."""
+    if seen.answers_failed is None:
+        return history
+    ok, failed = seen.answers_ok or 0.0, seen.answers_failed
+    if history.failed is None or failed < history.failed or ok != history.ok:
+        return replace(history, ok=ok, failed=failed, errors=0.0, errors_since=None)
+    new = failed - history.failed
+    return replace(
+        history,
+        failed=failed,
+        errors=history.errors + new,
+        errors_since=history.errors_since or (t if new else None),
+    )
+
+
+def _dead(history: History, seen: Observation, t: float) -> str | None:
+    if seen.death and (history.served or seen.died_loading):
+        return seen.death
+    moved = max((lane.progress_seen or 0.0 for lane in history.lanes.values()), default=0.0)
+    if (
+        history.errors >= ERRORS_WITHOUT_ONE_SUCCESS
+        and history.errors_since is not None
+        and moved < history.errors_since
+    ):
+        return f"only 5xx answers: {count(history.errors)} in {duration(t - history.errors_since)} and not one success"
+    return None
+
+
+def _findings(
+    history: History, seen: Observation, held: Mapping[str, float | None], t: float, settings: Settings
+) -> tuple[Finding, ...]:
+    dead = _dead(history, seen, t)
+    evidences = {evidence.lane: evidence for evidence in seen.lanes}
+    names = [*evidences, *(name for name in history.lanes if name not in evidences)]
+    moving = {
+        name for name, lane in history.lanes.items()
+        if lane.at == t and lane.progress_seen is not None and t - lane.progress_seen <= settings.stalled_after
+    }  # fmt: skip
+    found: list[Finding] = []
+    for name in names:
+        evidence, lane, work = evidences.get(name), history.lanes.get(name), held.get(name)
+        if evidence is None:
+            found.append(
+                Finding(_unjudged(name, f"lane {name} was there and is missing from the page", None))
+            )
+        elif lane is None or lane.at != t or work is None:
+            found.append(Finding(_unjudged(name, _missing_words(evidence, lane), work)))
+        else:
+            around = Around(
+                facts=seen.facts, settings=settings, witness=seen.witness, age=seen.age, alone=len(names) == 1,
+                others_move=bool(moving - {name}), dead=dead, cannot=history.cannot, asking=seen.own_canary,
+            )  # fmt: skip
+            found.append(judge_lane(lane, work, around, t))
+    return tuple(found)
+
+
+def _unjudged(name: str, reason: str, held: float | None) -> LaneVerdict:
+    return LaneVerdict(name, State.UNKNOWN, reason, None, held, would_change="the series is there again")
+
+
+def _missing_words(evidence: LaneEvidence, lane: LaneHistory | None) -> str:
+    missing = list(evidence.missing)
+    if lane is not None:
+        missing += [name for name in _gone(lane, evidence) if name not in missing]
+    if not missing:
+        missing = [n for n, v in (("running", evidence.running), ("waiting", evidence.waiting)) if v is None]
+    if not evidence.progress and not evidence.missing:
+        missing.insert(0, "progress counters")
+    return f"missing {', '.join(missing)}: it cannot be told whether it works (renamed by an upgrade, or half a page)"

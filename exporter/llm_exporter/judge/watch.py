@@ -1,0 +1,145 @@
+"""From one good look at a lane to its next history: what moved, what work is held, when each clock started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .history import RATE_LOOKS, LaneHistory, Marks, RatePoint
+from .model import LaneEvidence
+
+
+def held_work(evidence: LaneEvidence, own: float = 0.0) -> float | None:
+    """Requests that somebody waits for, our own canary not counted, or None if the page cannot tell.
+
+    Absent gauges count as zero only on a server that has not made its first step: the step series is there and every
+    progress counter is zero. Everywhere else absence is ignorance (a renamed metric, half a page).
+    """
+    running, waiting = evidence.running, evidence.waiting
+    if running is None or waiting is None:
+        if not evidence.progress or any(evidence.progress.values()):
+            return None
+        running, waiting = running or 0.0, waiting or 0.0
+    return max(0.0, running + waiting - own)
+
+
+def changed(before: Mapping[str, float], after: Mapping[str, float]) -> frozenset[str]:
+    """Names of counters that are not what they were; a counter that appears counts if it is not zero."""
+    return frozenset(name for name, value in after.items() if value != before.get(name, 0.0))
+
+
+def kv_moved(before: LaneEvidence, after: LaneEvidence) -> bool:
+    """KV usage changed while preemptions did not: blocks were filled or freed by work, not by eviction."""
+    if before.kv is None or after.kv is None or before.kv == after.kv:
+        return False
+    return before.preemptions == after.preemptions
+
+
+def all_fell(before: LaneEvidence, after: LaneEvidence) -> bool:
+    """Every progress counter that had counted anything is smaller now: another process answers.
+
+    A single counter that falls among others that do not (a data-parallel wave) is progress, not a restart.
+    """
+    had = {name: value for name, value in before.progress.items() if value > 0}
+    return bool(had) and all(
+        name in after.progress and after.progress[name] < value for name, value in had.items()
+    )
+
+
+def begin(evidence: LaneEvidence, t: float, held: float, before: LaneHistory | None = None) -> LaneHistory:
+    """Start a lane's observation: at first sight, after a restart, or (with `before`) after a stretch that nobody watched.
+
+    After an unwatched stretch of the same process, what was learnt of the process stays; every clock starts anew.
+    """
+    marks = Marks(
+        moved=t, counted=t, generated=t, prompted=t, finished=t, preempted=None, shrank=t, ran=t, stood=t,
+        all_deferred=_deferral(None, evidence, t),
+    )  # fmt: skip
+    work = t if held > 0 else None
+    fresh = not evidence.worked if before is None else before.fresh
+    lane = LaneHistory(
+        last=evidence, at=t, since=t if before is None else before.since, marks=marks, work_since=work, flat_since=work,
+        fresh=fresh, first_work=_first_work(fresh, None if before is None else before.first_work, evidence, held, t),
+        rate=(_point(evidence, t),),
+    )  # fmt: skip
+    if before is None:
+        return lane
+    return replace(lane, verified_at=before.verified_at, slowest_decode=before.slowest_decode)
+
+
+def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> LaneHistory:
+    """Compare one more good look of the same process with the one before."""
+    before, marks = lane.last, lane.marks
+    counters = changed(before.progress, evidence.progress)
+    moved = bool(counters) or kv_moved(before, evidence)
+    marks = Marks(
+        moved=t if moved else marks.moved,
+        counted=t if counters else marks.counted,
+        generated=_when(before.generation_tokens != evidence.generation_tokens, t, marks.generated),
+        prompted=_when(before.prompt_tokens != evidence.prompt_tokens, t, marks.prompted),
+        finished=_when(before.finished != evidence.finished, t, marks.finished),
+        preempted=t if (evidence.preemptions or 0) > (before.preemptions or 0) else marks.preempted,
+        shrank=_when(not evidence.waiting or evidence.waiting < (before.waiting or 0.0), t, marks.shrank),
+        ran=_when(bool(evidence.running), t, marks.ran),
+        stood=_when(not evidence.running, t, marks.stood),
+        all_deferred=_deferral(marks.all_deferred, evidence, t),
+        series={**marks.series, **dict.fromkeys(counters, t)},
+    )
+    arrived = held > 0 and lane.work_since is None
+    flat_since = None if held <= 0 else t if moved or arrived else lane.flat_since
+    lane = replace(
+        lane,
+        last=evidence,
+        at=t,
+        marks=marks,
+        compared=True,
+        progress_seen=t if moved else lane.progress_seen,
+        work_since=None if held <= 0 else t if arrived else lane.work_since,
+        flat_since=flat_since,
+        first_work=_first_work(lane.fresh, lane.first_work, evidence, held, t),
+        slowest_decode=_slowest(lane, evidence, t) if counters else lane.slowest_decode,
+        rate=(*lane.rate, _point(evidence, t))[-RATE_LOOKS:],
+    )
+    if moved:
+        return replace(lane, confirmation=None, silent_idle=0, silent_since=None)
+    return lane if held > 0 or lane.confirmation is None else replace(lane, confirmation=None)
+
+
+def _when(happened: bool, t: float, otherwise: float) -> float:
+    return t if happened else otherwise
+
+
+def _deferral(since: float | None, evidence: LaneEvidence, t: float) -> float | None:
+    """Since when nothing runs and everything that waits waits for another server."""
+    if (
+        evidence.running
+        or not evidence.waiting
+        or evidence.deferred is None
+        or evidence.deferred < evidence.waiting
+    ):
+        return None
+    return t if since is None else since
+
+
+def _first_work(
+    fresh: bool, seen: float | None, evidence: LaneEvidence, held: float, t: float
+) -> float | None:
+    if seen is not None or not fresh:
+        return seen
+    return t if held > 0 or evidence.worked else None
+
+
+def _slowest(lane: LaneHistory, evidence: LaneEvidence, t: float) -> float | None:
+    """Slowest seconds per decode measured while work was held; meaningful for engines whose steps are decodes."""
+    if lane.work_since is None or evidence.steps is None or lane.last.steps is None:
+        return lane.slowest_decode
+    steps = evidence.steps - lane.last.steps
+    if steps <= 0:
+        return lane.slowest_decode
+    since = max(lane.work_since, lane.marks.counted)
+    per_step = (t - since) / steps
+    return per_step if lane.slowest_decode is None else max(per_step, lane.slowest_decode)
+
+
+def _point(evidence: LaneEvidence, t: float) -> RatePoint:
+    return RatePoint(t, evidence.generation_tokens, evidence.tokens, evidence.steps, evidence.kv)
