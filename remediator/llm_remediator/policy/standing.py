@@ -1,0 +1,151 @@
+"""Gates on what we are, what is asked, and what stands there: before any limit is counted."""
+
+from __future__ import annotations
+
+from llm_remediator.model import Answer, Backend, Snapshot, Verb
+from llm_remediator.policy.words import clock as moment
+from llm_remediator.policy.words import passed, refused, span
+
+OBSERVED_WITHIN = 60.0
+"""Seconds; the exporter looks every few seconds, and says `unknown` itself after three intervals."""
+
+
+def clock(snapshot: Snapshot) -> Answer:
+    """Waiting times count from stored wall times, so a clock that jumped would end them early or never."""
+    if snapshot.now < snapshot.newest_seen:
+        return refused(
+            Verb.DEFER,
+            "clock_backwards",
+            f"the clock went back by {span(snapshot.newest_seen - snapshot.now)}: it is "
+            f"{moment(snapshot.now)}, but the journal has entries of {moment(snapshot.newest_seen)}; "
+            "waiting until then, or until a person re-arms the target",
+        )
+    if snapshot.now < snapshot.clock_jump_until:
+        return refused(
+            Verb.DEFER,
+            "clock_forwards",
+            f"the clock was set forward; cooldowns and budgets are not trusted before {moment(snapshot.clock_jump_until)}",
+        )
+    return passed("the clock runs forward")
+
+
+def journal(snapshot: Snapshot) -> Answer:
+    """What cannot be written down must not be done, and what cannot be read is not 'nothing happened'."""
+    if snapshot.journal_fault:
+        return refused(Verb.DEFER, "journal_broken", f"nothing is restarted: {snapshot.journal_fault}")
+    return passed("the journal can be written")
+
+
+def paused(snapshot: Snapshot) -> Answer:
+    """A person asked for quiet."""
+    active = [p for p in snapshot.pauses if p.until > snapshot.now]
+    if not active:
+        return passed("not paused")
+    longest = max(active, key=lambda p: p.until)
+    scope = "this target" if longest.target else "everything"
+    return refused(
+        Verb.SKIP,
+        "paused",
+        f"{scope} is paused by {longest.by} until {moment(longest.until)}: {longest.reason or 'no reason given'}",
+    )
+
+
+def alert(snapshot: Snapshot) -> Answer:
+    """Somebody must ask for it, lately, and by that alert's own status."""
+    found = snapshot.alert
+    if found is None:
+        return refused(Verb.SKIP, "no_alert", "no alert with remediate=restart fires for this target")
+    if not found.firing:
+        return refused(Verb.SKIP, "alert_resolved", f"{found.name or 'the alert'} is resolved")
+    age = snapshot.now - found.seen_at
+    if age > snapshot.alert_ttl:
+        return refused(
+            Verb.SKIP,
+            "alert_stale",
+            f"{found.name or 'the alert'} was last seen firing {span(age)} ago; older than "
+            f"{span(snapshot.alert_ttl)} says nothing about now",
+        )
+    return passed(f"{found.name or 'the alert'} fires, seen {span(age)} ago by {found.source}")
+
+
+def state(snapshot: Snapshot) -> Answer:
+    """The exporter's running verdict; the alert may be older than it."""
+    report = snapshot.report
+    if report is None:
+        reason = snapshot.report_fault or "the exporter was not asked yet"
+        return refused(Verb.DEFER, "exporter_unreachable", f"no verdict: {reason}")
+    if report.maintenance:
+        return refused(Verb.SKIP, "maintenance", "the exporter has this target in maintenance")
+    if report.state not in snapshot.target.rules.restart_on:
+        return refused(Verb.SKIP, f"state_{report.state}", f"the exporter says {report.sentence or report.state}")
+    if report.last_observation is None or snapshot.now - report.last_observation > OBSERVED_WITHIN:
+        when = moment(report.last_observation) if report.last_observation is not None else "never"
+        return refused(Verb.DEFER, "observation_old", f"the exporter last looked {when}; that proves nothing now")
+    return passed(f"the exporter says {report.sentence or report.state}")
+
+
+def container(snapshot: Snapshot) -> Answer:
+    """Exactly one container for each configured one, or hands off."""
+    if not snapshot.members:
+        return refused(Verb.DEFER, "not_inspected", "the container was not looked at yet")
+    for member in snapshot.members:
+        if member.container is None:
+            verb = Verb.SKIP if member.reason == "no_match" else Verb.DEFER
+            return refused(verb, member.reason or "unreachable", member.fault or f"{member.selector}: not found")
+    names = ", ".join(f"{c.name} ({c.id[:12]})" for c in snapshot.containers)
+    return passed(f"exactly one match: {names}")
+
+
+def running(snapshot: Snapshot) -> Answer:
+    """Docker's restart would also unpause, and start what a person stopped: so look first."""
+    for box in snapshot.containers:
+        if box.paused:
+            return refused(Verb.SKIP, "container_paused", f"{box.name} is paused; a restart would undo that")
+        if box.restarting or box.state in ("restarting", "removing"):
+            return refused(Verb.DEFER, f"container_{box.state}", f"{box.name} is {box.state} already")
+        if not box.running or box.state != "running":
+            ended = f", ended {moment(box.finished_at)}" if box.finished_at is not None else ""
+            why = f" ({box.error})" if box.error else ""
+            return refused(
+                Verb.SKIP,
+                f"container_{box.state}",
+                f"{box.name} is {box.state}{ended}{why}; we do not start what somebody stopped",
+            )
+        if box.started_at is None and snapshot.target.backend is not Backend.COMMAND:
+            return refused(Verb.DEFER, "start_unknown", f"{box.name} does not tell when it was started")
+    return passed("running")
+
+
+def orchestrator(snapshot: Snapshot) -> Answer:
+    """Somebody else's container: Swarm, Kubernetes or systemd restarts it by rules of their own."""
+    for box in snapshot.containers:
+        if box.owner is not None and not (snapshot.target.backend is Backend.SWARM and box.owner == "swarm"):
+            return refused(
+                Verb.SKIP,
+                f"owned_by_{box.owner.replace('-', '_')}",
+                f"{box.name} is managed by {box.owner}; two owners make a restart storm",
+            )
+    return passed("no orchestrator owns it")
+
+
+def startup_grace(snapshot: Snapshot) -> Answer:
+    """Counted from the container's own start, so that neither our restart nor a person's shortens it."""
+    started = incarnation_start(snapshot)
+    grace = snapshot.target.rules.startup_grace
+    if started is None:
+        return passed("start not known to this back end; the exporter's own grace applies")
+    age = snapshot.now - started
+    if age < grace:
+        return refused(
+            Verb.DEFER,
+            "starting_up",
+            f"started {span(age)} ago ({moment(started)}); left alone for {span(grace)} after a start",
+        )
+    return passed(f"started {span(age)} ago")
+
+
+def incarnation_start(snapshot: Snapshot) -> float | None:
+    """The containers' newest start; for a command, the process start that the exporter sees."""
+    if snapshot.started_at is not None:
+        return snapshot.started_at
+    return snapshot.report.process_started if snapshot.report is not None else None
