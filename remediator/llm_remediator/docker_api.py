@@ -17,6 +17,7 @@ import requests
 from docker.errors import DockerException
 from docker.tls import TLSConfig
 
+from llm_remediator.config import DockerHost
 from llm_remediator.docker_facts import api_version
 from llm_remediator.host_thread import DeadlineError, HostBusyError, HostThread
 from llm_remediator.ports import Outcome, RuntimeHealth, Status, failed
@@ -27,22 +28,6 @@ CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 10.0
 _BODY_LIMIT = 8 * 1024 * 1024
 _NEVER_REACHED = (FileNotFoundError, ConnectionRefusedError, PermissionError)
-
-
-@dataclass(frozen=True, slots=True)
-class DockerHost:
-    """A Docker host of the configuration: `unix:///path` or `tcp://host:port`, TLS with all three files."""
-
-    name: str
-    url: str = "unix:///var/run/docker.sock"
-    ca_cert: str | None = None
-    cert: str | None = None
-    key: str | None = None
-
-    @property
-    def tls(self) -> bool:
-        """True if the connection is encrypted and both sides prove who they are."""
-        return bool(self.ca_cert and self.cert and self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +50,11 @@ class Reply:
         except (ValueError, KeyError, TypeError):
             text = self.body[:300].decode("utf-8", "replace")
         return text.strip()[:500]
+
+
+def uses_tls(host: DockerHost) -> bool:
+    """True if the connection is encrypted: certificates are given, or the URL says https."""
+    return bool(host.ca_file or host.cert_file) or host.url.startswith("https://")
 
 
 class DockerApi:
@@ -120,9 +110,7 @@ class DockerApi:
             try:
                 self._version = api_version(reply.get().json(), NEWEST_API)
             except (ValueError, AttributeError):
-                return failed(
-                    Status.REFUSED, f"{self.host.url} does not answer as a Docker API", reply.seconds
-                )
+                return failed(Status.REFUSED, f"{self.host.url} does not answer as a Docker API", reply.seconds)
         return reply
 
     async def _call(
@@ -202,11 +190,12 @@ class DockerApi:
 
     def _connect(self) -> docker.APIClient:
         if self._client is None:
+            host = self.host
             tls: TLSConfig | bool = False
-            if self.host.ca_cert or self.host.cert:
-                pair = (self.host.cert, self.host.key) if self.host.cert and self.host.key else None
-                tls = TLSConfig(client_cert=pair, ca_cert=self.host.ca_cert, verify=True)
-            client = docker.APIClient(self.host.url, version=NEWEST_API, tls=tls, timeout=int(READ_TIMEOUT))
+            if uses_tls(host):
+                pair = (host.cert_file, host.key_file) if host.cert_file and host.key_file else None
+                tls = TLSConfig(client_cert=pair, ca_cert=host.ca_file, verify=True)
+            client = docker.APIClient(host.url, version=NEWEST_API, tls=tls, timeout=int(READ_TIMEOUT))
             # Proxies of the environment must never see a Docker host.
             client.trust_env = False
             self._client = client
@@ -234,10 +223,7 @@ def _classify(exc: BaseException, method: str) -> Status:
         return Status.TIMED_OUT
     chain = _chain(exc)
     never = (*_NEVER_REACHED, requests.ConnectTimeout, requests.exceptions.SSLError, DockerException)
-    if any(
-        isinstance(e, never) or type(e).__name__ in ("NewConnectionError", "NameResolutionError")
-        for e in chain
-    ):
+    if any(isinstance(e, never) or type(e).__name__ in ("NewConnectionError", "NameResolutionError") for e in chain):
         return Status.UNAVAILABLE
     if method == "POST":
         return Status.TIMED_OUT

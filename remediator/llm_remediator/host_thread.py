@@ -100,9 +100,7 @@ class HostThread:
             raise DeadlineError(f"{what}: no answer within {deadline:g} s")
         return future.result()
 
-    def _came_back(
-        self, what: str, future: asyncio.Future[T], result: T | None, error: BaseException | None
-    ) -> None:
+    def _came_back(self, what: str, future: asyncio.Future[T], result: T | None, error: BaseException | None) -> None:
         self._out = self._overdue_since = None
         if future.cancelled():
             log.warning("call came back late: %s", error or "done", extra={"host": self._name, "call": what})

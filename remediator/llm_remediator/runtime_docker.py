@@ -8,7 +8,8 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from llm_remediator.docker_api import DockerApi, DockerHost, Reply
+from llm_remediator.config import DockerHost
+from llm_remediator.docker_api import DockerApi, Reply, uses_tls
 from llm_remediator.docker_facts import (
     FULL_ID,
     PS_ARGS,
@@ -78,13 +79,9 @@ class DockerRuntime:
         warnings = list(version_warnings(version))
         skew = _skew(reply.get(), before, self._wall())
         if skew is not None and abs(skew) > 5:
-            warnings.append(
-                f"the clock of Docker host {self.host} differs by {skew:+.0f} s: start times are wrong by it"
-            )
-        if self._api.host.url.startswith("tcp://") and not self._api.host.tls:
-            warnings.append(
-                f"Docker host {self.host} is spoken to without TLS: whoever reaches that port commands it"
-            )
+            warnings.append(f"the clock of Docker host {self.host} differs by {skew:+.0f} s: start times are wrong by it")
+        if not self._api.host.url.startswith("unix://") and not uses_tls(self._api.host):
+            warnings.append(f"Docker host {self.host} is spoken to without TLS: whoever reaches that port commands it")
         info = RuntimeInfo(version, self._api.version or "", tuple(warnings), skew)
         return Outcome(Status.OK, info, seconds=reply.seconds)
 
@@ -115,9 +112,7 @@ class DockerRuntime:
         if container is None:
             return refusal
         if not container.running or container.paused or container.restarting:
-            return failed(
-                Status.REFUSED, f"{container.name} is {container.state}, not plainly running: not touched"
-            )
+            return failed(Status.REFUSED, f"{container.name} is {container.state}, not plainly running: not touched")
         grace = max(1, round(stop_timeout))
         reply = await self._api.post(
             f"/containers/{container_id}/restart",
@@ -138,9 +133,7 @@ class DockerRuntime:
         """`ps` runs on the Docker host; it is `REFUSED` where that has none."""
         if refusal := _bad_id(container_id):
             return refusal
-        return _read(
-            await self._api.get(f"/containers/{container_id}/top", {"ps_args": PS_ARGS}), read_processes
-        )
+        return _read(await self._api.get(f"/containers/{container_id}/top", {"ps_args": PS_ARGS}), read_processes)
 
     async def logs(self, container_id: str, *, lines: int, max_bytes: int) -> Outcome[str]:
         """Both streams, in the daemon's order, with timestamps."""
@@ -174,9 +167,7 @@ class DockerRuntime:
         except ValueError:
             return failed(Status.REFUSED, "events are not JSON lines", reply.seconds)
         ours = [e for e in raw if (e.get("Actor") or {}).get("ID", e.get("id")) == container_id]
-        return Outcome(
-            Status.OK, tuple(sorted(map(read_event, ours), key=lambda e: e.at)), seconds=reply.seconds
-        )
+        return Outcome(Status.OK, tuple(sorted(map(read_event, ours), key=lambda e: e.at)), seconds=reply.seconds)
 
     async def watchdogs(self) -> Outcome[tuple[str, ...]]:
         """By image name, among running containers."""
