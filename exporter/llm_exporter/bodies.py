@@ -1,0 +1,66 @@
+"""Bodies of answers, bounded: a server that is not trusted may send a huge page or a compressed bomb."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterable
+
+MAX_BODY = 16 * 1024 * 1024
+# A metrics page compresses 10 to 40 times; what shrinks more than 200 times was made to explode.
+MAX_RATIO = 200
+_RATIO_FREE = 256 * 1024
+
+
+class BodyError(Exception):
+    """The body breaks a limit or cannot be decoded; the text says which, for people."""
+
+
+async def read_bounded(chunks: AsyncIterable[bytes], encoding: str, limit: int = MAX_BODY) -> bytes:
+    """The whole decoded body, or ``BodyError`` as soon as it passes a limit; never holds more than `limit`.
+
+    Args:
+        chunks: The raw body as it arrives.
+        encoding: The value of Content-Encoding, ``""`` for none.
+        limit: Most bytes after decoding.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return await _plain(chunks, limit)
+    if encoding in ("gzip", "x-gzip"):
+        return await _gunzipped(chunks, limit)
+    raise BodyError(f"Content-Encoding {encoding[:40]!r} was not asked for and cannot be read")
+
+
+async def _plain(chunks: AsyncIterable[bytes], limit: int) -> bytes:
+    body = bytearray()
+    async for chunk in chunks:
+        if len(body) + len(chunk) > limit:
+            raise BodyError(f"the body is larger than {limit >> 20} MiB")
+        body += chunk
+    return bytes(body)
+
+
+async def _gunzipped(chunks: AsyncIterable[bytes], limit: int) -> bytes:
+    inflater = zlib.decompressobj(wbits=31)
+    body = bytearray()
+    received = 0
+    async for chunk in chunks:
+        received += len(chunk)
+        while chunk:
+            try:
+                body += inflater.decompress(chunk, 1 << 16)
+            except zlib.error as error:
+                raise BodyError(f"the gzip body is broken: {error}") from error
+            if len(body) > limit:
+                raise BodyError(f"the body is larger than {limit >> 20} MiB")
+            if len(body) > _RATIO_FREE and len(body) > MAX_RATIO * received:
+                raise BodyError(f"the gzip body expands more than {MAX_RATIO} times")
+            chunk = inflater.unconsumed_tail
+            if inflater.eof:
+                # A gzip file may have several members; each continues the body.
+                chunk = inflater.unused_data
+                if chunk:
+                    inflater = zlib.decompressobj(wbits=31)
+    if not inflater.eof:
+        raise BodyError("the gzip body ends early")
+    return bytes(body)
