@@ -9,13 +9,26 @@ from typing import Any
 import pytest
 
 
+def _no_skips() -> bool:
+    return os.environ.get("STUCKPROOF_NO_SKIP") == "1"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn whole modules that skip themselves into errors where everything can be had."""
+    report = yield
+    if report.skipped and _no_skips():
+        report.outcome = "failed"
+    return report
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn skips into failures where everything can be had (`STUCKPROOF_NO_SKIP=1`)."""
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("STUCKPROOF_NO_SKIP") == "1":
+    if report.skipped and not hasattr(report, "wasxfail") and _no_skips():
         why: Any = report.longrepr
         reason = why[2] if isinstance(why, tuple) else str(why)
         report.outcome = "failed"
