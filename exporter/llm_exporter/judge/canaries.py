@@ -21,8 +21,7 @@ def noted(history: History, seen: Observation) -> History:
         return history
     if outcome.result == "answered" or outcome.silence:
         lanes = {
-            name: _told(lane, outcome) if _concerns(outcome, name, history) else lane
-            for name, lane in history.lanes.items()
+            name: _told(lane, outcome) if _concerns(outcome, name, history) else lane for name, lane in history.lanes.items()
         }
         history = replace(history, lanes=lanes, cannot=None, canary_ok=True)
     else:
@@ -33,12 +32,7 @@ def noted(history: History, seen: Observation) -> History:
 
 def _by_health(history: History, seen: Observation) -> CanaryOutcome | None:
     """SGLang's ``/health`` is a canary of its own: 503 with nothing held, after it served, is silence."""
-    if (
-        not seen.facts.health_is_idle_canary
-        or seen.health != 503
-        or not history.served
-        or seen.reach != "answered"
-    ):
+    if not seen.facts.health_is_idle_canary or seen.health != 503 or not history.served or seen.reach != "answered":
         return None
     lanes = history.lanes.values()
     if not lanes or history.last_look is None or any(lane.work_since is not None for lane in lanes):
@@ -51,9 +45,7 @@ def _concerns(outcome: CanaryOutcome, lane: str, history: History) -> bool:
     """A canary that was not pinned says something of a lane only where there is no other."""
     if outcome.lane is not None:
         return outcome.lane == lane
-    return len(history.lanes) == 1 or (
-        outcome.silence and all(h.flat_since is not None for h in history.lanes.values())
-    )
+    return len(history.lanes) == 1 or (outcome.silence and all(h.flat_since is not None for h in history.lanes.values()))
 
 
 def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
@@ -86,11 +78,7 @@ def wanted(
         return None
     asked = [f for f in findings if f.ask]
     if asked:
-        if (
-            history.cannot is not None
-            and history.asked_at is not None
-            and t - history.asked_at < settings.canary_timeout
-        ):
+        if history.cannot is not None and history.asked_at is not None and t - history.asked_at < settings.canary_timeout:
             return None
         longest = max(asked, key=lambda f: f.verdict.stalled_seconds).verdict
         return CanaryRequest("confirm", longest.lane if seen.facts.pins_lanes else None)
@@ -112,13 +100,9 @@ def _idle_canary(
         key=lambda h: (-h.silent_idle if h.silent_idle == 1 else 0, h.verified_at or -1.0),
     )
     pace = settings.canary_every
-    if lane.silent_idle == 1:
+    if lane.silent_idle == 1 or (lane.verified_at is None and lane.silent_idle == 0 and history.cannot is None):
         pace = 0.0
-    elif lane.verified_at is None and lane.silent_idle == 0 and history.cannot is None:
-        pace = 0.0
-    elif (
-        lane.verified_at is not None and t - lane.verified_at < settings.canary_every and not history.idle_due
-    ):
+    elif lane.verified_at is not None and t - lane.verified_at < settings.canary_every and not history.idle_due:
         return None
     if history.asked_at is not None and t - history.asked_at < pace and not history.idle_due:
         return None

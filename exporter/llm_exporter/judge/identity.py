@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from .history import TRACK_LOOKS, History, Track
 from .model import Observation, Settings
@@ -20,9 +21,7 @@ def recognise(history: History, seen: Observation, t: float, settings: Settings)
     tracks = (*history.tracks, track)[-TRACK_LOOKS:]
     known, now = history.incarnation, seen.incarnation
     renewed = known is not None and now is not None and known != now
-    fallen = {
-        e.lane for e in seen.lanes if e.lane in history.lanes and all_fell(history.lanes[e.lane].last, e)
-    }
+    fallen = {e.lane for e in seen.lanes if e.lane in history.lanes and all_fell(history.lanes[e.lane].last, e)}
     if renewed or (fallen and fallen >= set(history.lanes)):
         begun = History(
             incarnation=now, since=t, ever_answered=True, tracks=tracks, canary_ok=history.canary_ok, cannot=history.cannot,
@@ -42,7 +41,7 @@ def several_processes(tracks: Sequence[Track]) -> bool:
     falls = 0
     returned = False
     high: Track | None = None
-    for before, after in zip(tracks, tracks[1:], strict=False):
+    for before, after in pairwise(tracks):
         if high is not None and not returned and _returns(high, before, after):
             returned = True
         if _falls(before, after):

@@ -16,6 +16,7 @@ from .model import (
     WORST_FIRST,
     LaneEvidence,
     LaneVerdict,
+    LoopEvidence,
     Observation,
     Settings,
     State,
@@ -46,7 +47,7 @@ def judge(history: History, seen: Observation, t: float, settings: Settings) -> 
     else:
         history, verdict = _answered(history, seen, t, settings)
     if history.blocked_reads >= 2 and seen.loop is not None:
-        verdict = _loop_stuck(history, seen, t, verdict)
+        verdict = _loop_stuck(history, seen.loop, t, verdict)
     history = replace(history, state=verdict.state, last_look=t)
     return history, replace(verdict, canary_available=history.canary_ok, hardware=seen.witness.hardware)
 
@@ -56,19 +57,13 @@ def _blocked(history: History, seen: Observation, settings: Settings) -> History
     return replace(history, blocked_reads=history.blocked_reads + 1 if blocked else 0)
 
 
-def _loop_stuck(history: History, seen: Observation, t: float, verdict: Verdict) -> Verdict:
-    assert seen.loop is not None
-    who = f" in {seen.loop.culprit}" if seen.loop.culprit else ""
-    reason = (
-        f"the event loop is blocked for {duration(seen.loop.lag)}{who}, seen on {history.blocked_reads} reads"
-    )
-    since = t - seen.loop.lag
+def _loop_stuck(history: History, loop: LoopEvidence, t: float, verdict: Verdict) -> Verdict:
+    who = f" in {loop.culprit}" if loop.culprit else ""
+    reason = f"the event loop is blocked for {duration(loop.lag)}{who}, seen on {history.blocked_reads} reads"
+    since = t - loop.lag
     lanes = verdict.lanes or (LaneVerdict("0", State.STUCK, reason, 0, None),)
     lanes = tuple(
-        replace(
-            v, state=State.STUCK, reason=reason, progress=0, stalled_seconds=seen.loop.lag, flat_since=since
-        )
-        for v in lanes
+        replace(v, state=State.STUCK, reason=reason, progress=0, stalled_seconds=loop.lag, flat_since=since) for v in lanes
     )
     return replace(verdict, state=State.STUCK, reason=reason, lanes=lanes, lane=lanes[0].lane, progress=0, wants=None,
                    would_change="the loop turns again")  # fmt: skip
@@ -79,9 +74,7 @@ def _not_answered(history: History, seen: Observation) -> tuple[History, Verdict
     if seen.reach == "loading":
         return replace(history, served=False), Verdict(State.STARTING, seen.detail or "loading")
     if seen.reach != "refused":
-        return history, Verdict(
-            State.UNREACHABLE, seen.detail or seen.reach, would_change="it answers in time"
-        )
+        return history, Verdict(State.UNREACHABLE, seen.detail or seen.reach, would_change="it answers in time")
     exists = seen.witness.container == "running"
     started = seen.witness.container_started
     anew = started is not None and history.last_unix is not None and started > history.last_unix
@@ -112,9 +105,7 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
 
     history, restarted = identity.recognise(history, seen, t, settings)
     if seen.loading and not history.served and not any(lane.worked for lane in seen.lanes):
-        return history, Verdict(
-            State.STARTING, seen.loading, restarted=restarted, would_change="it says that it is ready"
-        )
+        return history, Verdict(State.STARTING, seen.loading, restarted=restarted, would_change="it says that it is ready")
     if history.served is False and seen.death is None:
         history = replace(history, served=True)
     history = _answers(history, seen, t)
@@ -129,9 +120,7 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
         )  # fmt: skip
     findings = _findings(history, seen, held, t, settings)
     history, findings = canaries.open_requests(history, seen, findings, settings, t)
-    worst = min(
-        findings, key=lambda f: (WORST_FIRST.index(f.verdict.state), -f.verdict.stalled_seconds)
-    ).verdict
+    worst = min(findings, key=lambda f: (WORST_FIRST.index(f.verdict.state), -f.verdict.stalled_seconds)).verdict
     lanes = tuple(f.verdict for f in findings)
     named = (
         worst.reason
@@ -161,9 +150,7 @@ def _gone(lane: LaneHistory, evidence: LaneEvidence) -> tuple[str, ...]:
     return tuple(name for name in lane.last.progress if name not in evidence.progress)
 
 
-def _watched(
-    history: History, seen: Observation, held: Mapping[str, float | None], t: float, settings: Settings
-) -> History:
+def _watched(history: History, seen: Observation, held: Mapping[str, float | None], t: float, settings: Settings) -> History:
     """Take complete lanes into the history; a lane whose page is incomplete keeps its history as after a failed look."""
     lanes = dict(history.lanes)
     unwatched = history.last_unix is not None and history.last_good is not None and (
@@ -204,11 +191,7 @@ def _dead(history: History, seen: Observation, t: float) -> str | None:
     if seen.death and (history.served or seen.died_loading):
         return seen.death
     moved = max((lane.progress_seen or 0.0 for lane in history.lanes.values()), default=0.0)
-    if (
-        history.errors >= ERRORS_WITHOUT_ONE_SUCCESS
-        and history.errors_since is not None
-        and moved < history.errors_since
-    ):
+    if history.errors >= ERRORS_WITHOUT_ONE_SUCCESS and history.errors_since is not None and moved < history.errors_since:
         return f"only 5xx answers: {count(history.errors)} in {duration(t - history.errors_since)} and not one success"
     return None
 
@@ -227,9 +210,7 @@ def _findings(
     for name in names:
         evidence, lane, work = evidences.get(name), history.lanes.get(name), held.get(name)
         if evidence is None:
-            found.append(
-                Finding(_unjudged(name, f"lane {name} was there and is missing from the page", None))
-            )
+            found.append(Finding(_unjudged(name, f"lane {name} was there and is missing from the page", None)))
         elif lane is None or lane.at != t or work is None:
             found.append(Finding(_unjudged(name, _missing_words(evidence, lane), work)))
         else:

@@ -1,0 +1,177 @@
+"""From samples to evidence per lane by a table of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ..exposition import Sample, Samples
+from ..judge.model import LaneEvidence
+
+NOT_IDENTITY = frozenset({"pid"})
+"""Labels that tell processes of one server apart (prometheus_client's multi-process mode): merged, never a lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One quantity of a page.
+
+    Attributes:
+        names: Exposition names, the newest first; the first that the page has is used.
+        where: Only samples with these label values.
+        how: How several label sets of one lane become one number, once ``pid`` is merged by its maximum.
+    """
+
+    names: tuple[str, ...]
+    where: Mapping[str, str] = field(default_factory=dict)
+    how: Literal["sum", "max"] = "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTable:
+    """Where an engine's page keeps what.
+
+    Attributes:
+        labels: Labels that name a lane; their values are joined by ``/``; a page without them has the lane ``"0"``.
+        progress: Counters of which any change is progress.
+        waiting: Every queue of the engine.
+        absent_is_zero: Series of `running` and `waiting` that this engine creates only when first touched (TGI).
+    """
+
+    labels: tuple[str, ...]
+    progress: tuple[Pick, ...]
+    running: Pick | None
+    waiting: tuple[Pick, ...]
+    optional_waiting: tuple[Pick, ...] = ()
+    deferred: Pick | None = None
+    kv: Pick | None = None
+    preemptions: Pick | None = None
+    prompt_tokens: Pick | None = None
+    generation_tokens: Pick | None = None
+    finished: Pick | None = None
+    steps: Pick | None = None
+    absent_is_zero: bool = False
+
+    def series(self) -> tuple[str, ...]:
+        """All exposition names of the table."""
+        picks = [
+            *self.progress,
+            *self.waiting,
+            *self.optional_waiting,
+            self.running,
+            self.deferred,
+            self.kv,
+            self.preemptions,
+        ]
+        picks += [self.prompt_tokens, self.generation_tokens, self.finished, self.steps]
+        return tuple(dict.fromkeys(name for pick in picks if pick for name in pick.names))
+
+
+def lane_of(sample: Sample, labels: tuple[str, ...]) -> str:
+    """The lane that a sample belongs to."""
+    return "/".join(sample.labels[name] for name in labels if sample.labels.get(name)) or "0"
+
+
+def pick(samples: Samples, what: Pick | None, labels: tuple[str, ...]) -> dict[str, tuple[str, float]]:
+    """One quantity per lane, with the name under which the page has it."""
+    if what is None:
+        return {}
+    for name in what.names:
+        found = [s for s in samples.get(name) if all(s.labels.get(k) == v for k, v in what.where.items())]
+        if found:
+            return {lane: (found[0].name, value) for lane, value in _merged(found, labels, what.how).items()}
+    return {}
+
+
+def _merged(found: Iterable[Sample], labels: tuple[str, ...], how: str) -> dict[str, float]:
+    by_series: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    for sample in found:
+        rest = frozenset((k, v) for k, v in sample.labels.items() if k not in NOT_IDENTITY)
+        key = (lane_of(sample, labels), rest)
+        by_series[key] = max(by_series.get(key, sample.value), sample.value)
+    lanes: dict[str, float] = {}
+    for (lane, _), value in by_series.items():
+        if lane not in lanes:
+            lanes[lane] = value
+        else:
+            lanes[lane] = max(lanes[lane], value) if how == "max" else lanes[lane] + value
+    return lanes
+
+
+def read_lanes(samples: Samples, table: LaneTable) -> tuple[LaneEvidence, ...]:
+    """Evidence of every lane of the page, in the lanes' order."""
+    lanes: dict[str, LaneEvidence] = {}
+
+    def into(what: Pick | None, attribute: str, add: bool = False) -> None:
+        for lane, (_, value) in pick(samples, what, table.labels).items():
+            old = lanes.get(lane, LaneEvidence(lane))
+            total = value + (getattr(old, attribute) or 0.0) if add else value
+            lanes[lane] = replace(old, **{attribute: total})
+
+    for what in table.progress:
+        for lane, (name, value) in pick(samples, what, table.labels).items():
+            old = lanes.get(lane, LaneEvidence(lane))
+            key = name + "".join(f"{{{k}={v}}}" for k, v in what.where.items())
+            lanes[lane] = replace(old, progress={**old.progress, key: value})
+    into(table.running, "running")
+    waits = [pick(samples, what, table.labels) for what in table.waiting]
+    for lane in list(dict.fromkeys([*lanes, *(name for found in waits for name in found)])):
+        if waits and all(lane in found for found in waits):
+            old = lanes.get(lane, LaneEvidence(lane))
+            lanes[lane] = replace(old, waiting=sum(found[lane][1] for found in waits))
+    for what in table.optional_waiting:
+        into(what, "waiting", add=True)
+    for attribute in ("deferred", "kv", "preemptions", "prompt_tokens", "generation_tokens", "finished", "steps"):
+        into(getattr(table, attribute), attribute)
+    return tuple(_complete(lanes[name], table) for name in sorted(lanes, key=_lane_order))
+
+
+def _complete(lane: LaneEvidence, table: LaneTable) -> LaneEvidence:
+    if table.absent_is_zero:
+        lane = replace(lane, running=lane.running or 0.0, waiting=lane.waiting or 0.0)
+    missing: list[str] = []
+    if not lane.progress:
+        missing.append(table.progress[0].names[0])
+    before_first_step = bool(lane.progress) and not any(lane.progress.values())
+    if not before_first_step:
+        if lane.running is None and table.running is not None:
+            missing.append(table.running.names[0])
+        if lane.waiting is None and table.waiting:
+            missing.append(table.waiting[0].names[0])
+    return replace(lane, missing=tuple(missing))
+
+
+def _lane_order(name: str) -> tuple[tuple[int, str], ...]:
+    return tuple((int(part) if part.isdecimal() else 1 << 30, part) for part in name.split("/"))
+
+
+def first_token_counts(samples: Samples, name: str) -> dict[float, float]:
+    """A histogram's cumulative counts by upper bound, summed over lanes and models."""
+    counts: dict[float, float] = {}
+    for sample in samples.get(f"{name}_bucket"):
+        try:
+            bound = float(sample.labels.get("le", ""))
+        except ValueError:
+            continue
+        counts[bound] = counts.get(bound, 0.0) + sample.value
+    return counts
+
+
+def version_tuple(version: str | None) -> tuple[int, ...] | None:
+    """``0.10.1.1`` and ``v0.10.2rc1+cpu`` as comparable numbers, or None if it is no version."""
+    if not version:
+        return None
+    numbers: list[int] = []
+    for part in version.lstrip("v").split("+")[0].split("."):
+        digits = ""
+        for char in part:
+            if not char.isdecimal():
+                break
+            digits += char
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers) or None

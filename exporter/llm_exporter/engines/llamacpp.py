@@ -1,0 +1,117 @@
+"""llama.cpp's llama-server.
+
+Facts (read at 0c1e570, run at b11434): only ``n_decode_total`` moves while it works; ``tokens_predicted_total`` is added when a
+slot is released. Numbers are printed with six significant digits. ``/metrics`` needs ``--metrics`` (else 501) and the API key
+(else 401), may block for a whole decode (issue 24866), and scraping it every second has stopped servers (issue 29104).
+While loading everything answers 503 ``Loading model``. The start time is a header, meaningless but stable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..exposition import Samples
+from ..judge.model import Facts
+from .base import CanaryPlan, Engine, Known, Look, Page, Reading
+from .lanes import LaneTable, Pick, read_lanes
+from .vllm import first_model, loop_lag
+
+STEP = "llamacpp:n_decode_total"
+START_HEADER = "process-start-time-unix"
+PRINTED_DIGITS = 6
+
+TABLE = LaneTable(
+    labels=(),
+    progress=(Pick((STEP,)),),
+    running=Pick(("llamacpp:requests_processing",)),
+    waiting=(Pick(("llamacpp:requests_deferred",)),),
+    kv=Pick(("llamacpp:kv_cache_usage_ratio",), how="max"),
+    prompt_tokens=Pick(("llamacpp:prompt_tokens_total",)),
+    generation_tokens=Pick(("llamacpp:tokens_predicted_total",)),
+    finished=Pick(("llamacpp:tokens_predicted_total",)),
+    steps=Pick((STEP,)),
+)
+
+
+def printed_step(value: float) -> float:
+    """The smallest change that six significant digits can show at this size."""
+    if value < 10**PRINTED_DIGITS:
+        return 1.0
+    return float(10 ** (math.floor(math.log10(value)) - PRINTED_DIGITS + 1))
+
+
+def recognises(samples: Samples) -> bool:
+    """Any of its own series."""
+    return samples.has(STEP) or samples.has("llamacpp:requests_processing")
+
+
+def read(samples: Samples, look: Look, known: Known) -> Reading:
+    """One lane; slots share one decode loop."""
+    asleep = _sleeping(look.extra.get("/props"))
+    lanes = tuple(
+        replace(lane, asleep=asleep, resolution=printed_step(lane.steps or 0.0), kv=None)
+        for lane in read_lanes(samples, TABLE)
+    )
+    headers = {name.lower(): value for name, value in look.metrics.headers.items()}
+    return Reading(lanes=lanes, incarnation=headers.get(START_HEADER), loop=loop_lag(samples))
+
+
+def _sleeping(page: Page | None) -> str | None:
+    answer = page.json() if page is not None and page.status == 200 else None
+    return "asleep (the model is unloaded)" if isinstance(answer, dict) and answer.get("is_sleeping") is True else None
+
+
+def facts(samples: Samples, known: Known) -> Facts:
+    """Sighted: every prompt batch is a decode."""
+    never = "it sleeps when idle, and a request would wake it" if known.options.get("sleep_idle") else None
+    return Facts(
+        kind="llamacpp",
+        version=known.version,
+        sighted=True,
+        sight_why="every decode is counted",
+        idle_canary=never,
+        tokens_at_finish=True,
+    )
+
+
+def loading(page: Page) -> str | None:
+    """503 ``Loading model`` on every path."""
+    return "loading the model" if page.status == 503 and "oading model" in page.body else None
+
+
+def about(pages: Mapping[str, Page]) -> Known:
+    """Build, model and whether it sleeps when idle."""
+    props = pages["/props"].json() if "/props" in pages else None
+    props = props if isinstance(props, dict) else {}
+    sleep = props.get("sleep_idle_seconds")
+    return Known(
+        version=str(props["build_info"]) if "build_info" in props else None,
+        model=first_model(pages.get("/v1/models")) or (str(props["model_path"]) if "model_path" in props else None),
+        options={"sleep_idle": isinstance(sleep, int | float) and sleep > 0},
+    )
+
+
+ENGINE = Engine(
+    kind="llamacpp",
+    series=TABLE.series(),
+    recognises=recognises,
+    read=read,
+    facts=facts,
+    loading=loading,
+    each_look=("/props",),
+    once=("/props", "/v1/models"),
+    canary=CanaryPlan(
+        path="/completion", body=lambda model: {"prompt": [1], "n_predict": 1, "cache_prompt": False, "stream": False}
+    ),
+    mend={
+        0: "no llamacpp: series: start llama-server with --metrics",
+        400: "a llama.cpp router needs the model's name: give /metrics?model=NAME as the target's metrics path",
+        401: "llama-server guards /metrics with its API key: give bearer_token_file",
+        501: "start llama-server with --metrics",
+    },
+    interval=15.0,
+    timeout=14.0,
+    about=about,
+)
