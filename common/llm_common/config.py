@@ -173,7 +173,9 @@ class Reader:
             self.problem(key, "is empty")
             return harmless
         if choices is not None and value not in choices:
-            self.problem(key, f"{value!r} is not one of {', '.join(choices)}{_did_you_mean(value, choices)}")
+            close = difflib.get_close_matches(value, choices, n=1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            self.problem(key, f"{value!r} is not one of {', '.join(choices)}{meant}")
             return harmless
         if pattern is not None and re.fullmatch(pattern, value) is None:
             self.problem(key, f"{value!r} does not match {pattern}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -26,7 +27,8 @@ class EveryAddressResolver(AbstractResolver):
             for ip in {"127.0.0.1", "::1"} - known:
                 found += await asyncio.get_running_loop().getaddrinfo(ip, port, type=socket.SOCK_STREAM)
         results = []
-        for number, _, proto, _, address in found:
+        for number, _, proto, _, whole in found:
+            address: tuple[Any, ...] = whole
             scoped = number == socket.AF_INET6 and len(address) == 4 and address[3]
             ip = f"{address[0]}%{address[3]}" if scoped and "%" not in str(address[0]) else str(address[0])
             results.append(

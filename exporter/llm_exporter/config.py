@@ -1,0 +1,194 @@
+"""exporter.yml: which servers to watch and how patiently. Strict: unknown keys are errors, all are reported at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from llm_common.config import ConfigError, Reader, load_yaml
+from llm_exporter.target_config import Patience, Target, read_patience
+from llm_exporter.urls import base_url, default_name
+
+NAME = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:@\[\]%-]{0,199}")
+LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+RESERVED_LABELS = frozenset(
+    {"target", "lane", "engine_kind", "version", "model", "prefill_blind", "job", "instance", "__name__"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSd:
+    """``discovery.file_sd[]``: files in Prometheus' own format; `files` are glob patterns."""
+
+    files: tuple[str, ...]
+    refresh: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSd:
+    """``discovery.http_sd[]``: a URL that answers Prometheus' list of target groups."""
+
+    url: str
+    refresh: float = 60.0
+    bearer_token_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DockerSd:
+    """``discovery.docker[]``: containers of one Docker host that carry the label ``stuckproof.target``."""
+
+    host: str = "unix:///var/run/docker.sock"
+    refresh: float = 15.0
+    network: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """``discovery:`` where more targets come from; one that vanishes is dropped after `grace` seconds."""
+
+    file_sd: tuple[FileSd, ...] = ()
+    http_sd: tuple[HttpSd, ...] = ()
+    docker: tuple[DockerSd, ...] = ()
+    grace: float = 300.0
+
+    def __bool__(self) -> bool:
+        return bool(self.file_sd or self.http_sd or self.docker)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole of exporter.yml."""
+
+    targets: tuple[Target, ...] = ()
+    defaults: Patience = field(default_factory=Patience)
+    discovery: Discovery = field(default_factory=Discovery)
+    max_requests_per_host: int = 32
+
+    def effective(self) -> Mapping[str, Any]:
+        """The configuration with every default filled in, secrets masked, as JSON-like data."""
+        shown: Mapping[str, Any] = _masked(asdict(self))
+        return shown
+
+    @property
+    def hash(self) -> str:
+        """Changes when the effective configuration does."""
+        text = json.dumps(asdict(self), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _masked(value: Any) -> Any:
+    """Paths of secret files are no secrets; masked is what a label or a URL of a discovery may carry."""
+    if isinstance(value, Mapping):
+        return {
+            key: "<secret>" if re.search(r"(?i)token$|password|secret$|api_key$", str(key)) and entry else _masked(entry)
+            for key, entry in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_masked(entry) for entry in value]
+    return re.sub(r"//[^/@\s]+@", "//<secret>@", value) if isinstance(value, str) else value
+
+
+def load(path: str, engines: Sequence[str]) -> Config:
+    """Read exporter.yml; ``ConfigError`` lists everything that is wrong. `engines` are the known engine names."""
+    problems: list[str] = []
+    config = read(load_yaml(path), problems, engines)
+    if not config.targets and not config.discovery and not problems:
+        problems.append("targets: there are none; list at least one, or configure discovery")
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def from_urls(urls: Sequence[str]) -> Config:
+    """The configuration of a command line that only names URLs."""
+    problems: list[str] = []
+    targets = []
+    for text in urls:
+        try:
+            base = base_url(text)
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        targets.append(Target(name=default_name(base), url=base, source="command line"))
+    if problems:
+        raise ConfigError(problems)
+    return Config(targets=tuple({target.name: target for target in targets}.values()))
+
+
+def read(document: object, problems: list[str], engines: Sequence[str]) -> Config:
+    """The configuration in a YAML document; what is wrong goes to `problems`."""
+    top = Reader(problems, "", document)
+    defaults_reader = top.mapping("defaults")
+    defaults = read_patience(defaults_reader, Patience())
+    defaults_reader.done()
+    targets: list[Target] = []
+    seen: dict[str, str] = {}
+    for reader in top.items("targets"):
+        target = _read_target(reader, defaults, engines)
+        if target is None:
+            continue
+        if target.name in seen:
+            reader.problem("name", f"{target.name!r} is the name of {seen[target.name]} already; names must differ")
+        seen.setdefault(target.name, reader.path)
+        targets.append(target)
+    config = Config(
+        targets=tuple(targets),
+        defaults=defaults,
+        discovery=_read_discovery(top.mapping("discovery")),
+        max_requests_per_host=top.integer("max_requests_per_host", 32, low=1),
+    )
+    top.done()
+    return config
+
+
+def _read_target(reader: Reader, defaults: Patience, engines: Sequence[str]) -> Target | None:
+    url = reader.text("url")
+    base = ""
+    if url:
+        try:
+            base = base_url(url)
+        except ValueError as error:
+            reader.problem("url", str(error))
+    name = reader.text("name", default_name(base) if base else "?")
+    if name != "?" and NAME.fullmatch(name) is None:
+        reader.problem("name", f"{name!r} may have letters, digits and . _ : @ - only, and starts with a letter or digit")
+    engine = reader.text("engine", "auto", choices=("auto", *engines))
+    labels = reader.text_mapping("labels")
+    for problem in label_problems(labels):
+        reader.problem("labels", problem)
+    patience = read_patience(reader, defaults, engine)
+    reader.done()
+    return Target(name, base, engine, labels, patience) if base else None
+
+
+def label_problems(labels: Mapping[str, str]) -> list[str]:
+    """What is wrong with names of labels that shall go on ``llm_target_info``."""
+    problems = [f"{name!r} is not a label name" for name in labels if LABEL.fullmatch(name) is None]
+    problems += [f"{name!r} is set by the exporter itself" for name in labels if name in RESERVED_LABELS]
+    return problems
+
+
+def _read_discovery(reader: Reader) -> Discovery:
+    files = []
+    for entry in reader.items("file_sd"):
+        patterns = entry.strings("files")
+        files.append(FileSd(tuple(patterns), entry.duration("refresh", 30.0, low=1.0)))
+        entry.done()
+    urls = []
+    for entry in reader.items("http_sd"):
+        url = entry.text("url", pattern=r"https?://\S+")
+        token = entry.secret_file("bearer_token_file")
+        urls.append(HttpSd(url, entry.duration("refresh", 60.0, low=1.0), token))
+        entry.done()
+    hosts = []
+    for entry in reader.items("docker"):
+        host = entry.text("host", "unix:///var/run/docker.sock", pattern=r"(unix|tcp|http|https)://\S+")
+        hosts.append(DockerSd(host, entry.duration("refresh", 15.0, low=1.0), entry.text("network", None)))
+        entry.done()
+    discovery = Discovery(tuple(files), tuple(urls), tuple(hosts), reader.duration("grace", 300.0))
+    reader.done()
+    return discovery
