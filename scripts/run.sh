@@ -27,7 +27,7 @@ if [ "${GRAFANA:-}" = 1 ]; then
 fi
 cd "$ROOT"
 say "starting the stack"
-compose "${profiles[@]}" up -d --wait --wait-timeout 180 --no-build --remove-orphans ||
+compose --progress quiet "${profiles[@]}" up -d --wait --wait-timeout 180 --no-build --remove-orphans ||
     { compose "${profiles[@]}" ps -a >&2; die "the stack did not become healthy; 'docker logs NAME' of the service that is not says why"; }
 
 cat <<END

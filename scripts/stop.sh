@@ -8,7 +8,7 @@ if ! docker version >/dev/null 2>&1; then
 fi
 ensure_compose
 say "removing the stack"
-compose --profile demo --profile grafana down --volumes --remove-orphans --timeout 5
+compose --progress quiet --profile demo --profile grafana down --volumes --remove-orphans --timeout 5
 docker image ls --format '{{.Repository}}:{{.Tag}}' --filter 'reference=stuckproof.local/*' | while read -r image; do
     docker image rm "$image" >/dev/null 2>&1 || note "$image is used by a container that is not ours, and stays"
 done
