@@ -12,7 +12,7 @@ _RATIO_FREE = 256 * 1024
 
 
 class BodyError(Exception):
-    """The body breaks a limit or cannot be decoded; the text says which, for people."""
+    """The body breaks a limit or cannot be decoded; its text begins with ``oversize:`` or ``encoding:``."""
 
 
 async def read_bounded(chunks: AsyncIterable[bytes], encoding: str, limit: int = MAX_BODY) -> bytes:
@@ -28,14 +28,14 @@ async def read_bounded(chunks: AsyncIterable[bytes], encoding: str, limit: int =
         return await _plain(chunks, limit)
     if encoding in ("gzip", "x-gzip"):
         return await _gunzipped(chunks, limit)
-    raise BodyError(f"Content-Encoding {encoding[:40]!r} was not asked for and cannot be read")
+    raise BodyError(f"encoding: Content-Encoding {encoding[:40]!r} was not asked for and cannot be read")
 
 
 async def _plain(chunks: AsyncIterable[bytes], limit: int) -> bytes:
     body = bytearray()
     async for chunk in chunks:
         if len(body) + len(chunk) > limit:
-            raise BodyError(f"the body is larger than {limit >> 20} MiB")
+            raise BodyError(f"oversize: the body is larger than {limit >> 20} MiB")
         body += chunk
     return bytes(body)
 
@@ -50,11 +50,11 @@ async def _gunzipped(chunks: AsyncIterable[bytes], limit: int) -> bytes:
             try:
                 body += inflater.decompress(chunk, 1 << 16)
             except zlib.error as error:
-                raise BodyError(f"the gzip body is broken: {error}") from error
+                raise BodyError(f"encoding: the gzip body is broken: {error}") from error
             if len(body) > limit:
-                raise BodyError(f"the body is larger than {limit >> 20} MiB")
+                raise BodyError(f"oversize: the body is larger than {limit >> 20} MiB")
             if len(body) > _RATIO_FREE and len(body) > MAX_RATIO * received:
-                raise BodyError(f"the gzip body expands more than {MAX_RATIO} times")
+                raise BodyError(f"oversize: the gzip body expands more than {MAX_RATIO} times")
             chunk = inflater.unconsumed_tail
             if inflater.eof:
                 # A gzip file may have several members; each continues the body.
@@ -62,5 +62,5 @@ async def _gunzipped(chunks: AsyncIterable[bytes], limit: int) -> bytes:
                 if chunk:
                     inflater = zlib.decompressobj(wbits=31)
     if not inflater.eof:
-        raise BodyError("the gzip body ends early")
+        raise BodyError("encoding: the gzip body ends early")
     return bytes(body)

@@ -53,7 +53,7 @@ def classify(error: BaseException) -> tuple[ErrorKind, str]:
     if isinstance(error, OSError):
         return _of_os_error(error)
     if isinstance(error, aiohttp.ClientResponseError):
-        return "other", f"what answers does not speak HTTP: {error.message or type(error).__name__}"
+        return "other", f"protocol: what answers does not speak HTTP: {error.message or type(error).__name__}"
     return "other", f"{type(error).__name__}: {_plain(error)}"
 
 

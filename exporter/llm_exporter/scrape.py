@@ -11,7 +11,7 @@ import ssl
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,29 +20,14 @@ from yarl import URL
 from llm_common.secrets import read_secret
 from llm_exporter import __version__
 from llm_exporter.bodies import MAX_BODY, BodyError, read_bounded
-from llm_exporter.fetch_errors import ErrorKind, classify
+from llm_exporter.engines.base import Page
+from llm_exporter.fetch_errors import classify
 from llm_exporter.resolver import EveryAddressResolver
 
 ACCEPT = "text/plain;version=0.0.4;q=0.9,*/*;q=0.1"
 USER_AGENT = f"stuckproof/{__version__}"
 # Headers of an answer that say something about the server and that a recording keeps.
 KEPT_HEADERS = ("Process-Start-Time-Unix", "Location", "Server")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """How one request ended: an HTTP answer (`status`), or an `error` in words with its `kind`.
-
-    `seconds` is the time until the answer or the failure; `body` is text, decoded with replacement.
-    """
-
-    seconds: float
-    status: int | None = None
-    ctype: str = ""
-    body: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    error: str | None = None
-    kind: ErrorKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +79,7 @@ class Scraper:
             await self._session.close()
             self._session = None
 
-    async def get(self, access: Access, path: str, timeout: float, headers: Mapping[str, str] | None = None) -> Answer:
+    async def get(self, access: Access, path: str, timeout: float, headers: Mapping[str, str] | None = None) -> Page:
         """GET one path of a server."""
         return await self.request("GET", access, path, timeout, headers=headers)
 
@@ -109,8 +94,8 @@ class Scraper:
         json: object = None,
         token_file: str | None = None,
         limit: int = MAX_BODY,
-    ) -> Answer:
-        """One request; every ending but cancellation is an `Answer`.
+    ) -> Page:
+        """One request; every ending but cancellation is a `Page`.
 
         Args:
             method: HTTP method.
@@ -131,7 +116,7 @@ class Scraper:
             url = URL(access.base + path, encoded=True)
             trust = self._trust(access)
         except (ValueError, OSError) as error:
-            return Answer(seconds=0.0, error=f"the request cannot be made: {error}", kind="other")
+            return Page(seconds=0.0, error=f"the request cannot be made: {error}", kind="other")
         async with self._turns[access.host]:
             began = self._clock()
             try:
@@ -144,7 +129,7 @@ class Scraper:
                     raw = await read_bounded(
                         response.content.iter_any(), response.headers.get("Content-Encoding", ""), limit
                     )
-                    return Answer(
+                    return Page(
                         seconds=self._clock() - began,
                         status=response.status,
                         ctype=response.headers.get("Content-Type", ""),
@@ -153,7 +138,7 @@ class Scraper:
                     )
             except (TimeoutError, OSError, aiohttp.ClientError, BodyError, ValueError) as error:
                 kind, words = classify(error)
-                return Answer(seconds=self._clock() - began, error=words, kind=kind)
+                return Page(seconds=self._clock() - began, error=words, kind=kind)
 
     def _trust(self, access: Access) -> ssl.SSLContext | bool:
         if not access.base.startswith("https:"):

@@ -15,7 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from exporter import hostile
-from llm_exporter.scrape import Access, Answer, Scraper
+from llm_exporter.engines.base import Page
+from llm_exporter.scrape import Access, Scraper
 
 GZIP = "Content-Encoding: gzip\r\n"
 
@@ -27,7 +28,7 @@ async def scraper() -> AsyncIterator[Scraper]:
     await scraper.close()
 
 
-async def get(scraper: Scraper, base: str, timeout: float = 5.0, **access: object) -> Answer:
+async def get(scraper: Scraper, base: str, timeout: float = 5.0, **access: object) -> Page:
     return await scraper.get(Access(base, **access), "/metrics", timeout)  # type: ignore[arg-type]
 
 
