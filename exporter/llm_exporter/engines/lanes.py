@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ..exposition import Sample, Samples
 from ..judge.model import LaneEvidence
@@ -107,7 +107,8 @@ def read_lanes(samples: Samples, table: LaneTable) -> tuple[LaneEvidence, ...]:
         for lane, (_, value) in pick(samples, what, table.labels).items():
             old = lanes.get(lane, LaneEvidence(lane))
             total = value + (getattr(old, attribute) or 0.0) if add else value
-            lanes[lane] = replace(old, **{attribute: total})
+            changes: dict[str, Any] = {attribute: total}
+            lanes[lane] = replace(old, **changes)
 
     for what in table.progress:
         for lane, (name, value) in pick(samples, what, table.labels).items():

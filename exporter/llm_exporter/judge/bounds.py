@@ -17,11 +17,7 @@ def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: La
     blind = settings.prefill_blind if settings.prefill_blind is not None else not facts.sighted
     if blind:
         seconds = settings.stuck_after_blind
-        why = (
-            "prefill_blind is set"
-            if settings.prefill_blind
-            else (facts.sight_why or "a prefill cannot be seen")
-        )
+        why = "prefill_blind is set" if settings.prefill_blind else (facts.sight_why or "a prefill cannot be seen")
         why = f"stuck_after_blind, {why}"
     elif settings.stuck_after is not None:
         seconds, why = settings.stuck_after, "stuck_after"
@@ -31,7 +27,9 @@ def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: La
         slowest = lane.slowest_decode if lane else None
         if slowest is None:
             seconds *= evidence.resolution
-            why += f", times {evidence.resolution:g} because the step counter shows only every {evidence.resolution:g}th step"
+            why += (
+                f", times {evidence.resolution:g} because the step counter shows only every {evidence.resolution:g}th step"
+            )
         else:
             seconds += evidence.resolution * slowest * 2
             why += (

@@ -11,6 +11,9 @@ from .model import CanaryResult, LaneEvidence, State
 RATE_LOOKS = 12
 """Looks kept for the rate in the sentence."""
 
+RATE_SECONDS = 10.5
+"""The stretch over which that rate is taken, if the looks are close enough."""
+
 TRACK_LOOKS = 10
 """Looks within which two falls and a return mean that several processes answer behind one address."""
 

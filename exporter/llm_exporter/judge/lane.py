@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .bounds import bound_for, grace_until
-from .history import LaneHistory
+from .history import RATE_SECONDS, LaneHistory, RatePoint
 from .model import Bound, Evidence, Facts, LaneVerdict, Settings, State, Witness
 from .starvation import explains_flatness, starved
 from .words import count, duration, rate
@@ -91,14 +91,10 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
         return say(State.FAILED, f"{around.dead}; {work}", None, "it serves again after a restart")
 
     if held > 0 and (why := starved(lane, bound, around.facts, around.settings, t)) is not None:
-        return say(
-            State.STARVED, f"{why}; {work}", 0 if flat > bound.stalled_after else 1, "requests finish again"
-        )
+        return say(State.STARVED, f"{why}; {work}", 0 if flat > bound.stalled_after else 1, "requests finish again")
 
     if held > 0 and flat > bound.stalled_after:
-        reason = (
-            f"{work}, nothing moved for {duration(flat)}; stuck at {duration(bound.seconds)} ({bound.why})"
-        )
+        reason = f"{work}, nothing moved for {duration(flat)}; stuck at {duration(bound.seconds)} ({bound.why})"
         if around.asking:
             reason += "; a canary is in flight"
         return say(State.STALLED, reason, 0, "any series moves, or all work leaves")
@@ -206,13 +202,20 @@ def _busy_progress(lane: LaneHistory, t: float) -> int | None:
     return None if not lane.compared or just_seen else 1
 
 
-def _busy_words(lane: LaneHistory, work: str, flat: float) -> str:
+def _busy_words(lane: LaneHistory, work: str, flat: float, t: float) -> str:
     if not lane.compared:
         return f"{work}; first look, progress not known yet; no request sent"
-    moving = rate(lane.rate)
+    moving = rate(_recent(lane, t))
     if flat > 0 and not moving:
         return f"{work}, nothing moved for {duration(flat)} yet; no request sent"
     return f"{work}, {moving}; no request sent" if moving else f"{work}; no request sent"
+
+
+def _recent(lane: LaneHistory, t: float) -> tuple[RatePoint, ...]:
+    """The looks of the last `RATE_SECONDS` in which this work was held, and two at the least if there are two."""
+    working = tuple(point for point in lane.rate if lane.work_since is not None and point.t >= lane.work_since)
+    recent = tuple(point for point in working if t - point.t <= RATE_SECONDS)
+    return recent if len(recent) > 1 else working[-2:]
 
 
 def _idle_words(lane: LaneHistory, around: Around, grace: float | None, t: float) -> str:
@@ -223,9 +226,7 @@ def _idle_words(lane: LaneHistory, around: Around, grace: float | None, t: float
     if lane.verified_at is not None:
         return f"nothing held; verified {duration(max(0.0, t - lane.verified_at))} ago by an answer of the engine"
     why = (
-        around.facts.idle_canary
-        or around.facts.canary
-        or (None if around.settings.idle_canary else "idle canaries are off")
+        around.facts.idle_canary or around.facts.canary or (None if around.settings.idle_canary else "idle canaries are off")
     )
     why = why or (f"the canary could not be used: {around.cannot}" if around.cannot else None)
     return f"nothing held; not verified (metrics alone cannot tell it from an engine that hung while idle){f'; {why}' if why else ''}"

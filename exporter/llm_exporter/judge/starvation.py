@@ -60,10 +60,6 @@ def _nothing_gets_through(lane: LaneHistory, facts: Facts, window: float, t: flo
         and (unfinished or last.finished is None)
     ):
         return f"prompt tokens move but none was generated for {duration(t - marks.generated)}"
-    if (
-        t - max(marks.ran, work) >= window
-        and t - max(marks.counted, work) >= window
-        and t - marks.moved < window
-    ):
+    if t - max(marks.ran, work) >= window and t - max(marks.counted, work) >= window and t - marks.moved < window:
         return f"only the KV cache moves, nothing runs, for {duration(t - max(marks.ran, work))}"
     return None

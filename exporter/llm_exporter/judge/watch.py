@@ -41,9 +41,7 @@ def all_fell(before: LaneEvidence, after: LaneEvidence) -> bool:
     A single counter that falls among others that do not (a data-parallel wave) is progress, not a restart.
     """
     had = {name: value for name, value in before.progress.items() if value > 0}
-    return bool(had) and all(
-        name in after.progress and after.progress[name] < value for name, value in had.items()
-    )
+    return bool(had) and all(name in after.progress and after.progress[name] < value for name, value in had.items())
 
 
 def begin(evidence: LaneEvidence, t: float, held: float, before: LaneHistory | None = None) -> LaneHistory:
@@ -111,19 +109,12 @@ def _when(happened: bool, t: float, otherwise: float) -> float:
 
 def _deferral(since: float | None, evidence: LaneEvidence, t: float) -> float | None:
     """Since when nothing runs and everything that waits waits for another server."""
-    if (
-        evidence.running
-        or not evidence.waiting
-        or evidence.deferred is None
-        or evidence.deferred < evidence.waiting
-    ):
+    if evidence.running or not evidence.waiting or evidence.deferred is None or evidence.deferred < evidence.waiting:
         return None
     return t if since is None else since
 
 
-def _first_work(
-    fresh: bool, seen: float | None, evidence: LaneEvidence, held: float, t: float
-) -> float | None:
+def _first_work(fresh: bool, seen: float | None, evidence: LaneEvidence, held: float, t: float) -> float | None:
     if seen is not None or not fresh:
         return seen
     return t if held > 0 or evidence.worked else None

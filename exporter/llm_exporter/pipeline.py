@@ -1,0 +1,210 @@
+"""The one step that live judging and replay share: a look goes in, a verdict comes out.
+
+Pure but for the adapters' parsing: no network, no clock. What differs between live and replay is only who makes the looks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from .engines import Engine, Known, Look, Page, Reading, by_kind, detect, engines
+from .exposition import Samples, read
+from .judge import CanaryOutcome, Facts, History, Observation, Settings, State, Verdict, Witness, judge
+from .judge.model import LoopEvidence, Reach
+
+NO_SERIES = (
+    "no series of an engine on this page (looked for {steps}); vLLM shows none with --disable-log-stats, "
+    "llama-server needs --metrics, SGLang --enable-metrics"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mind:
+    """Everything that is remembered of one target.
+
+    Attributes:
+        engine: The adapter in use; None until a page was recognised (or the configuration names one).
+        fixed: The configuration names the engine, so it is never detected anew.
+        known: Version, model and the like, asked once per process.
+        history: The judge's memory.
+    """
+
+    engine: Engine | None = None
+    fixed: bool = False
+    known: Known = field(default_factory=Known)
+    history: History = field(default_factory=History)
+
+    @classmethod
+    def of(cls, kind: str) -> Mind:
+        """A target of a configured engine kind, or of any (``auto``)."""
+        engine = None if kind == "auto" else by_kind(kind)
+        return cls(engine=engine, fixed=engine is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look and all that was made of it."""
+
+    look: Look
+    observation: Observation
+    reading: Reading
+    verdict: Verdict
+    bad_lines: int = 0
+
+
+def step(
+    mind: Mind,
+    look: Look,
+    settings: Settings,
+    *,
+    canary: CanaryOutcome | None = None,
+    own_canary: bool = False,
+    own_canary_lane: str | None = None,
+    witness: Witness | None = None,
+    loop: LoopEvidence | None = None,
+) -> tuple[Mind, Seen]:
+    """Read and judge one look.
+
+    Args:
+        mind: What is remembered of the target.
+        look: What its endpoints said.
+        settings: The target's patience.
+        canary: A canary that ended before this look's page was fetched.
+        own_canary, own_canary_lane: A canary of ours is in flight during this look.
+        witness: What second looks say (GPU, container).
+        loop: Event-loop evidence from a heartbeat's side port; the one on the engine's own page is used otherwise.
+    """
+    mind, reading, facts, bad = _read(mind, look)
+    observation = _observation(mind, look, reading, facts)
+    witness = witness or Witness()
+    if witness.in_flight is None:
+        witness = replace(witness, in_flight=reading.in_flight)
+    observation = replace(
+        observation,
+        canary=canary,
+        own_canary=own_canary,
+        own_canary_lane=own_canary_lane,
+        witness=witness,
+        loop=loop or reading.loop,
+    )
+    history, verdict = judge(mind.history, observation, look.t, settings)
+    return replace(mind, history=history), Seen(look, observation, reading, verdict, bad)
+
+
+def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
+    engine = mind.engine
+    if engine is not None and engine.metrics_path is None:
+        return mind, engine.read(Samples(), look, mind.known), engine.facts(Samples(), mind.known), 0
+    if look.metrics.status != 200:
+        return mind, Reading(), _facts(mind, Samples()), 0
+    samples = read(look.metrics.body, engine.series) if engine is not None else Samples()
+    if not mind.fixed and (engine is None or not engine.recognises(samples)):
+        whole = read(look.metrics.body)
+        found = detect(whole)
+        if found is not None and found is not engine:
+            mind, engine, samples = replace(mind, engine=found), found, whole
+        elif engine is None:
+            return mind, Reading(detail=_no_engine(whole)), _facts(mind, whole), whole.bad_lines
+    if engine is None:
+        return mind, Reading(), _facts(mind, samples), samples.bad_lines
+    reading = engine.read(samples, look, mind.known)
+    if not reading.lanes and not reading.detail:
+        why = engine.mend.get(0, "its needed series are not on the page")
+        reading = replace(reading, detail=f"missing {engine.series[0]}: {why}")
+    return mind, reading, engine.facts(samples, mind.known), samples.bad_lines
+
+
+def _facts(mind: Mind, samples: Samples) -> Facts:
+    return mind.engine.facts(samples, mind.known) if mind.engine is not None else Facts("unknown")
+
+
+def _no_engine(samples: Samples) -> str:
+    steps = ", ".join(engine.series[0] for engine in engines() if engine.series and engine.tier == 1)
+    if not samples.by_name:
+        return f"the page has no samples at all; {NO_SERIES.format(steps=steps)}"
+    return NO_SERIES.format(steps=steps)
+
+
+def _observation(mind: Mind, look: Look, reading: Reading, facts: Facts) -> Observation:
+    health = look.health.status if look.health is not None else None
+    reach, detail = _reach(mind, look)
+    if reach != "answered":
+        return Observation(unix=look.unix, reach=reach, detail=detail, facts=facts, health=health)
+    death = reading.death
+    if death is None and look.metrics.status is not None and look.metrics.status >= 500 and (health or 0) >= 500:
+        death = f"only 5xx answers: /metrics {look.metrics.status}, /health {health}"
+    return Observation(
+        unix=look.unix,
+        reach=reach,
+        detail=reading.detail or detail,
+        facts=facts,
+        lanes=reading.lanes,
+        incarnation=reading.incarnation,
+        age=None if reading.started is None else max(0.0, look.unix - reading.started),
+        health=health,
+        loading=reading.loading,
+        death=death,
+        died_loading=reading.died_loading,
+        answers_ok=reading.answers_ok,
+        answers_failed=reading.answers_failed,
+    )
+
+
+def _reach(mind: Mind, look: Look) -> tuple[Reach, str]:
+    """How the look ended, and for what cannot be judged the reason with its mend."""
+    page, engine = look.metrics, mind.engine
+    if engine is not None and engine.metrics_path is None and page.kind is None:
+        return "answered", ""
+    if page.kind is not None:
+        if page.kind == "other" and (page.error or "").startswith(("oversize:", "encoding:", "protocol:")):
+            return "answered", f"the metrics page cannot be read: {(page.error or '').partition(':')[2].strip()}"
+        return _failed(page, look.health)
+    loading = engine.loading(page) if engine is not None else _any_loading(page)
+    if loading is not None:
+        return "loading", loading
+    if page.status == 503 and not mind.history.served:
+        return "loading", "503 on the metrics page: not ready yet"
+    return "answered", "" if page.status == 200 else _mend(engine, page)
+
+
+def _any_loading(page: Page) -> str | None:
+    return next((words for engine in engines() if (words := engine.loading(page)) is not None), None)
+
+
+def _failed(page: Page, health: Page | None) -> tuple[Reach, str]:
+    words = page.error or page.kind or ""
+    if page.kind == "refused":
+        return "refused", words
+    if page.kind == "timeout":
+        words = f"no answer within {page.seconds:.0f} s"
+        if health is not None and health.status is not None:
+            words += (
+                f", while its /health answers {health.status} in {health.seconds * 1000:.0f} ms: "
+                "one long step or a hang, the metrics cannot tell"
+            )
+        return "timeout", words
+    kinds: dict[str, Reach] = {"reset": "reset", "dns": "dns", "tls": "tls", "noroute": "noroute"}
+    reach = kinds.get(page.kind or "", "other")
+    return reach, f"{page.kind}: {words}"
+
+
+def _mend(engine: Engine | None, page: Page) -> str:
+    status = page.status or 0
+    if engine is not None and status in engine.mend:
+        return f"{status} on the metrics page: {engine.mend[status]}"
+    if status in (401, 403):
+        return f"{status} on the metrics page: it needs a key; give bearer_token_file"
+    if status == 404:
+        return "404: no metrics page here; SGLang needs --enable-metrics, or metrics_path is another, or it is no engine"
+    if status == 501:
+        return "501 on the metrics page: start llama-server with --metrics"
+    if 300 <= status < 400:
+        return (
+            f"{status}: the metrics page redirects (to {page.headers.get('Location', 'nowhere')}); give that address as url"
+        )
+    return f"{status} on the metrics page: the server's own metrics fail, the engine may be fine"
+
+
+def is_target_state(state: State) -> bool:
+    """Whether a state is said of the whole target, with no lane."""
+    return state in (State.STARTING, State.UNREACHABLE, State.DOWN)

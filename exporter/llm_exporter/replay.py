@@ -1,0 +1,160 @@
+"""Judge a recording exactly as the live monitor judges: same looks, same `pipeline.step`, recorded canaries where asked.
+
+A recorded canary answers the judge's question if it began no earlier than two intervals before the question. Where the
+judge asks and none is recorded, there is none to be had.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .engines import Known, Look, Page
+from .judge import CanaryOutcome, CanaryRequest, Settings, State
+from .pipeline import Mind, Seen, step
+
+
+class BadRecording(Exception):
+    """A line of a recording that is none; says which and why."""
+
+
+def lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The records of a plain or gzipped recording.
+
+    Raises:
+        BadRecording: A line is no JSON object; a last line that was cut off by a crash of the recorder is left out.
+    """
+    raw = path.read_bytes()
+    text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8", "replace")
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):
+                return
+            raise BadRecording(f"{path}, line {number}: no JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise BadRecording(f"{path}, line {number}: expected an object, found {type(record).__name__}")
+        yield record
+
+
+def page_of(record: Mapping[str, Any] | None) -> Page | None:
+    """A recorded response or failure."""
+    if record is None:
+        return None
+    if "status" in record:
+        return Page(
+            status=int(record["status"]),
+            body=str(record.get("body", "")),
+            seconds=float(record.get("seconds", 0.0)),
+            ctype=str(record.get("ctype", "")),
+            headers=dict(record.get("headers") or {}),
+        )
+    return Page(
+        seconds=float(record.get("seconds", 0.0)), kind=str(record.get("kind", "other")), error=str(record.get("error", ""))
+    )
+
+
+def look_of(record: Mapping[str, Any]) -> Look:
+    """A recorded look."""
+    metrics = page_of(record["metrics"])
+    extra = {path: page for path, raw in (record.get("extra") or {}).items() if (page := page_of(raw)) is not None}
+    return Look(
+        t=float(record["t"]),
+        unix=float(record.get("unix", record["t"])),
+        metrics=metrics or Page(kind="other", error="nothing recorded"),
+        health=page_of(record.get("health")),
+        extra=extra,
+    )
+
+
+def canary_of(record: Mapping[str, Any]) -> CanaryOutcome:
+    """A recorded canary; its kind is the question that it answers."""
+    said = record["canary"]
+    status = said.get("status")
+    lane = said.get("lane")
+    return CanaryOutcome(
+        kind=None,
+        result=said["result"],
+        began=float(record["t"]),
+        seconds=float(said.get("seconds", 0.0)),
+        status=None if status is None else int(status),
+        lane=None if lane is None else str(lane),
+    )
+
+
+def replay(records: Iterable[Mapping[str, Any]], settings: Settings, engine: str = "auto") -> Iterator[Seen]:
+    """Judge every recorded look, in the order in which the looks began."""
+    ordered = sorted(records, key=lambda record: float(record.get("t", 0.0)))
+    mind = Mind.of(engine)
+    for record in ordered:
+        if "about" in record:
+            about = record["about"]
+            mind = replace(mind, known=Known(about.get("version"), about.get("model"), about.get("options") or {}))
+    canaries = [canary_of(record) for record in ordered if "canary" in record]
+    asked: CanaryRequest | None = None
+    under_way: CanaryOutcome | None = None
+    none_at: float | None = None
+    for record in ordered:
+        if "metrics" not in record:
+            continue
+        look = look_of(record)
+        ended: CanaryOutcome | None = None
+        if under_way is not None and asked is not None and under_way.ended <= look.t:
+            ended, under_way = replace(under_way, kind=asked.kind), None
+        elif none_at is not None and asked is not None:
+            ended = CanaryOutcome(asked.kind, "none", none_at, 0.0, words="none is recorded")
+        none_at = None
+        flying = under_way is not None and under_way.began <= look.t
+        mind, seen = step(
+            mind,
+            look,
+            settings,
+            canary=ended,
+            own_canary=flying,
+            own_canary_lane=under_way.lane if flying and under_way else None,
+        )
+        yield seen
+        wants = seen.verdict.wants
+        if under_way is not None and not flying and wants is None:
+            canaries.insert(0, under_way)
+            under_way = None
+        if wants is not None and under_way is None:
+            asked = wants
+            under_way = _next(canaries, wants, look.t - 2 * settings.interval)
+            none_at = look.t if under_way is None else None
+
+
+def _next(canaries: list[CanaryOutcome], wants: CanaryRequest, since: float) -> CanaryOutcome | None:
+    for index, canary in enumerate(canaries):
+        if canary.began >= since and (canary.lane is None or wants.lane is None or canary.lane == wants.lane):
+            return canaries.pop(index)
+    return None
+
+
+def report(seen: Seen, target: str) -> list[dict[str, Any]]:
+    """The lines that ``llm-exporter replay`` prints for one look: one per lane, or one with lane null."""
+    verdict = seen.verdict
+    common: dict[str, Any] = {"t": seen.look.t, "target": target}
+    if not verdict.lanes or verdict.state in (State.STARTING, State.UNREACHABLE, State.DOWN):
+        whole = {"lane": None, "state": verdict.state.value, "reason": verdict.reason, "progress": verdict.progress}
+        return [common | whole | {"held": verdict.held, "stalled_seconds": 0.0}]
+    return [
+        common
+        | {
+            "lane": lane.lane,
+            "state": lane.state.value,
+            "reason": lane.reason,
+            "progress": lane.progress,
+            "held": lane.held,
+            "stalled_seconds": round(lane.stalled_seconds, 3),
+        }
+        for lane in verdict.lanes
+    ]
