@@ -122,9 +122,7 @@ def _labels(line: str, at: int, into: dict[str, str]) -> int | None:
             rest = line[at:].lstrip()
             return len(line) - len(rest) + 1 if rest.startswith("}") else None
         raw = label.group(2)
-        into[label.group(1)] = (
-            _ESCAPE.sub(lambda m: _ESCAPED.get(m.group(1), m.group(0)), raw) if "\\" in raw else raw
-        )
+        into[label.group(1)] = _ESCAPE.sub(lambda m: _ESCAPED.get(m.group(1), m.group(0)), raw) if "\\" in raw else raw
         at = label.end()
         if at < len(line) and line[at] == ",":
             at += 1

@@ -18,7 +18,7 @@ from .judge import CanaryOutcome, CanaryRequest, Settings, State
 from .pipeline import Mind, Seen, step
 
 
-class BadRecording(Exception):
+class RecordingError(Exception):
     """A line of a recording that is none; says which and why."""
 
 
@@ -26,7 +26,7 @@ def lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
     """The records of a plain or gzipped recording.
 
     Raises:
-        BadRecording: A line is no JSON object; a last line that was cut off by a crash of the recorder is left out.
+        RecordingError: A line is no JSON object; a last line that was cut off by a crash of the recorder is left out.
     """
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8", "replace")
@@ -39,9 +39,9 @@ def lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
         except ValueError as error:
             if number == len(lines):
                 return
-            raise BadRecording(f"{path}, line {number}: no JSON: {error}") from error
+            raise RecordingError(f"{path}, line {number}: no JSON: {error}") from error
         if not isinstance(record, dict):
-            raise BadRecording(f"{path}, line {number}: expected an object, found {type(record).__name__}")
+            raise RecordingError(f"{path}, line {number}: expected an object, found {type(record).__name__}")
         yield record
 
 

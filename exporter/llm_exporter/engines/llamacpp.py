@@ -2,7 +2,7 @@
 
 Facts (read at 0c1e570, run at b11434): only ``n_decode_total`` moves while it works; ``tokens_predicted_total`` is added
 when a slot is released. Numbers are printed with six significant digits. ``/metrics`` needs ``--metrics`` (else 501) and
-the API key (else 401), may block for a whole decode (issue 24866), and scraping it every second has stopped servers (issue 29104).
+the API key (else 401), may block for a whole decode (issue 24866); scraping it every second has stopped servers (29104).
 While loading everything answers 503 ``Loading model``. The start time is a header, meaningless but stable.
 """
 

@@ -73,7 +73,7 @@ def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
 def wanted(
     history: History, seen: Observation, findings: Sequence[Finding], settings: Settings, t: float
 ) -> CanaryRequest | None:
-    """The one request that the judge asks for now, if any: the last question before ``stuck``, else proof of an idle engine."""
+    """The request that the judge asks for now: the last question before ``stuck``, else proof of an idle engine."""
     if seen.own_canary:
         return None
     asked = [f for f in findings if f.ask]
@@ -126,7 +126,9 @@ def open_requests(
     bound = findings[0].verdict.bound
     if bound is None or t - since < bound.seconds:
         return history, findings
-    said = f"it says that it holds nothing, yet {count(in_flight)} HTTP requests are open for {duration(t - since)} and nothing moves"
+    said = (
+        f"nothing held, it says, yet {count(in_flight)} HTTP requests are open for {duration(t - since)} and nothing moves"
+    )
     return history, tuple(
         replace(
             f,

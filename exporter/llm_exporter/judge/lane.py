@@ -77,7 +77,8 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
     if lane.silent_idle >= 2 and grace is None:
         reason = (
             f"nothing held, and {lane.silent_idle} canaries in a row got no answer within "
-            f"{duration(around.settings.canary_timeout)} while every series is flat since {duration(t - (lane.silent_since or t))}"
+            f"{duration(around.settings.canary_timeout)} while every series is flat "
+            f"since {duration(t - (lane.silent_since or t))}"
         )
         return say(State.STUCK, reason, 0, "any series moves, or a canary is answered")
 
@@ -102,7 +103,7 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
     if held > 0:
         return say(
             State.BUSY,
-            _busy_words(lane, work, flat),
+            _busy_words(lane, work, flat, t),
             _busy_progress(lane, t),
             f"flat for {duration(bound.stalled_after)}",
         )
@@ -229,4 +230,5 @@ def _idle_words(lane: LaneHistory, around: Around, grace: float | None, t: float
         around.facts.idle_canary or around.facts.canary or (None if around.settings.idle_canary else "idle canaries are off")
     )
     why = why or (f"the canary could not be used: {around.cannot}" if around.cannot else None)
-    return f"nothing held; not verified (metrics alone cannot tell it from an engine that hung while idle){f'; {why}' if why else ''}"
+    because = f"; {why}" if why else ""
+    return f"nothing held; not verified (metrics alone cannot tell it from an engine that hung while idle){because}"
