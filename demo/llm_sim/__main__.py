@@ -19,9 +19,7 @@ def main() -> int:
         sys.stderr.write("Engine core initialization failed: the engine process ended while loading.\n")
         return 1
     except OSError as wrong:
-        sys.stderr.write(
-            f"cannot listen on {settings.host}:{settings.port}: {wrong}; choose another --port\n"
-        )
+        sys.stderr.write(f"cannot listen on {settings.host}:{settings.port}: {wrong}; choose another --port\n")
         return 1
     return 0
 

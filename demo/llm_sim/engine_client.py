@@ -95,9 +95,7 @@ class EngineClient:
             for stream in self._streams.values():
                 stream.put_nowait(None)
 
-    async def generate(
-        self, prompt_tokens: int, max_tokens: int, finish_reason: str
-    ) -> AsyncGenerator[str, None]:
+    async def generate(self, prompt_tokens: int, max_tokens: int, finish_reason: str) -> AsyncGenerator[str, None]:
         """Yield ``""`` per token and at last the finish reason; leaving early aborts the request."""
         if self.died.is_set():
             raise EngineDeadError

@@ -15,6 +15,15 @@ from llm_sim.families import ENGINE, FAMILIES, MODEL, Family, Kind
 from llm_sim.scheduler import Output, Stats
 from llm_sim.wire import StepResult
 
+_STEP_GAUGES = frozenset(
+    {
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:num_requests_waiting_by_reason",
+        "vllm:kv_cache_usage_perc",
+    }
+)
+
 
 @dataclass
 class Track:
@@ -49,9 +58,7 @@ class Families:
             ]
             match family.kind:
                 case Kind.COUNTER:
-                    families.counters[family.name] = Counter(
-                        family.name, family.help, labels, registry=registry
-                    )
+                    families.counters[family.name] = Counter(family.name, family.help, labels, registry=registry)
                 case Kind.GAUGE:
                     families.gauges[family.name] = Gauge(family.name, family.help, labels, registry=registry)
                 case Kind.HISTOGRAM:
@@ -62,29 +69,29 @@ class Families:
 
 
 class EngineMetrics:
-    """The series of one data-parallel rank."""
+    """The series of one data-parallel rank.
 
-    def __init__(self, families: Families, model: str, rank: int) -> None:
+    ``gauges_at_once`` is False where vLLM's registry is a multiprocess one: a gauge appears there when it is first
+    set, which is after the rank's first step.
+    """
+
+    def __init__(self, families: Families, model: str, rank: int, *, gauges_at_once: bool) -> None:
         self._families = families
         self._model = model
         self._rank = str(rank)
         for family in FAMILIES:
+            if family.name in _STEP_GAUGES and not gauges_at_once:
+                continue
             for value in family.values or (None,):
                 self._touch(family, value)
         self._gauge("vllm:engine_sleep_state", sleep_state="awake").set(1)
-        self._running = self._gauge("vllm:num_requests_running")
-        self._waiting = self._gauge("vllm:num_requests_waiting")
-        self._capacity = self._gauge("vllm:num_requests_waiting_by_reason", reason="capacity")
-        self._kv_usage = self._gauge("vllm:kv_cache_usage_perc")
         self._between_tokens = self._histogram("vllm:inter_token_latency_seconds")
 
     def record(self, result: StepResult, tracks: dict[str, Track], now: float) -> None:
         """Account for one step; ``tracks`` are the requests that have not finished, by id."""
         if result.stats is not None:
             self._record_stats(result.stats)
-        known = [
-            (output, tracks[output.request_id]) for output in result.outputs if output.request_id in tracks
-        ]
+        known = [(output, tracks[output.request_id]) for output in result.outputs if output.request_id in tracks]
         if not known:
             return
         first = [track for _, track in known if track.generated == 0]
@@ -99,10 +106,11 @@ class EngineMetrics:
                 self._record_finish(output, track, now)
 
     def _record_stats(self, stats: Stats) -> None:
-        self._running.set(stats.running)
-        self._waiting.set(stats.waiting)
-        self._capacity.set(stats.waiting)
-        self._kv_usage.set(stats.kv_usage)
+        self._gauge("vllm:num_requests_running").set(stats.running)
+        self._gauge("vllm:num_requests_waiting").set(stats.waiting)
+        self._gauge("vllm:num_requests_waiting_by_reason", reason="capacity").set(stats.waiting)
+        self._gauge("vllm:num_requests_waiting_by_reason", reason="deferred").set(0)
+        self._gauge("vllm:kv_cache_usage_perc").set(stats.kv_usage)
         self._counter("vllm:prefix_cache_queries").inc(stats.prefix_queries)
         self._counter("vllm:num_preemptions").inc(stats.preemptions)
 

@@ -24,9 +24,7 @@ def step_seconds(step: Step, prefill_rate: float, decode_rate: float) -> float:
     return step.prefill_tokens / prefill_rate + (1 / decode_rate if step.decodes else 0.0)
 
 
-def run(
-    scheduler: Scheduler, inbox: _Inbox, outbox: _Outbox, rates: tuple[float, float], stale_gauges: bool
-) -> None:
+def run(scheduler: Scheduler, inbox: _Inbox, outbox: _Outbox, rates: tuple[float, float], stale_gauges: bool) -> None:
     """Step until the API process hangs up. Commands are read between steps only, as in vLLM's busy loop."""
     while True:
         while not (scheduler.has_work and inbox.empty()):
@@ -45,11 +43,7 @@ def _apply(scheduler: Scheduler, command: wire.Add | wire.Abort) -> None:
     if isinstance(command, wire.Abort):
         scheduler.abort(command.request_ids)
     else:
-        scheduler.add(
-            Request(
-                command.request_id, command.prompt_tokens, command.max_tokens, queued_at=command.queued_at
-            )
-        )
+        scheduler.add(Request(command.request_id, command.prompt_tokens, command.max_tokens, queued_at=command.queued_at))
 
 
 def _read(connection: socket.socket, inbox: _Inbox) -> None:

@@ -107,8 +107,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _counter(
         "vllm:external_prefix_cache_hits",
-        "External prefix cache hits from KV connector cross-instance cache sharing, "
-        "in terms of number of cached tokens.",
+        "External prefix cache hits from KV connector cross-instance cache sharing, in terms of number of cached tokens.",
     ),
     _counter("vllm:mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items."),
     _counter("vllm:mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items."),
@@ -155,12 +154,8 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _histogram("vllm:request_params_n", "Histogram of the n request parameter.", (1, 2, 5, 10, 20)),
     _histogram("vllm:request_params_max_tokens", "Histogram of the max_tokens request parameter.", _TOKENS),
-    _histogram(
-        "vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.", _FIRST_TOKEN
-    ),
-    _histogram(
-        "vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", _BETWEEN_TOKENS
-    ),
+    _histogram("vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.", _FIRST_TOKEN),
+    _histogram("vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", _BETWEEN_TOKENS),
     _histogram(
         "vllm:request_time_per_output_token_seconds",
         "Histogram of time_per_output_token_seconds per request.",

@@ -1,4 +1,4 @@
-"""``python -m llm_sim.fault hang|continue|kill``: do to an engine process what a driver bug or the kernel does.
+"""``python -m llm_sim.fault hang|continue|kill``: do to an engine what a driver or the kernel does.
 
 Meant for ``docker exec`` beside the server: it reads the pids that the server wrote.
 """

@@ -12,6 +12,7 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     Summary,
+    disable_created_metrics,
     generate_latest,
 )
 
@@ -62,12 +63,16 @@ class Page:
 
     def __init__(self, settings: Settings) -> None:
         self.registry = CollectorRegistry()
-        GCCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        ProcessCollector(registry=self.registry)
+        one_process = settings.data_parallel_size == 1
+        if one_process:
+            GCCollector(registry=self.registry)
+            PlatformCollector(registry=self.registry)
+            ProcessCollector(registry=self.registry)
+        else:  # vLLM runs as many API servers as ranks then; their shared page has no process_* and no _created
+            disable_created_metrics()  # type: ignore[no-untyped-call]
         families = Families.register(self.registry)
         ranks = range(settings.data_parallel_size)
-        self.engines = [EngineMetrics(families, settings.model, rank) for rank in ranks]
+        self.engines = [EngineMetrics(families, settings.model, rank, gauges_at_once=one_process) for rank in ranks]
         configurations = [_cache_config(settings, rank) for rank in ranks]
         information = Gauge(
             "vllm:cache_config_info",
@@ -92,9 +97,7 @@ class Page:
 
 class _HttpFamilies:
     def __init__(self, registry: CollectorRegistry) -> None:
-        per_handler = (
-            " by handler. Only value of header is respected. Otherwise ignored. No percentile calculated. "
-        )
+        per_handler = " by handler. Only value of header is respected. Otherwise ignored. No percentile calculated. "
         self._total = Counter(
             "http_requests",
             "Total number of requests by method, status and handler.",
@@ -115,15 +118,13 @@ class _HttpFamilies:
         )
         self._fine = Histogram(
             "http_request_duration_highr_seconds",
-            "Latency with many buckets but no API specific labels. "
-            "Made for more accurate percentile calculations. ",
+            "Latency with many buckets but no API specific labels. Made for more accurate percentile calculations. ",
             buckets=_FINE_BUCKETS,
             registry=registry,
         )
         self._coarse = Histogram(
             "http_request_duration_seconds",
-            "Latency with only few buckets by handler. "
-            "Made to be only used if aggregation by handler is important. ",
+            "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. ",
             ["handler", "method"],
             buckets=(0.1, 0.5, 1),
             registry=registry,

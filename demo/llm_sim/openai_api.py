@@ -74,13 +74,9 @@ def read(body: object, chat: bool, served_model: str, max_model_len: int) -> Ask
 def whole_answer(asked: Asked, generated: int) -> dict[str, object]:
     """The answer to a request that does not stream."""
     text = TOKEN_TEXT * generated
-    content: dict[str, object] = (
-        {"message": {"role": "assistant", "content": text}} if asked.chat else {"text": text}
-    )
+    content: dict[str, object] = {"message": {"role": "assistant", "content": text}} if asked.chat else {"text": text}
     kind = "chat.completion" if asked.chat else "text_completion"
-    return _envelope(asked, kind, [_choice(content, asked.finish_reason)]) | {
-        "usage": _usage(asked, generated)
-    }
+    return _envelope(asked, kind, [_choice(content, asked.finish_reason)]) | {"usage": _usage(asked, generated)}
 
 
 def chunk(asked: Asked, finish_reason: str | None) -> bytes:

@@ -35,9 +35,7 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._page = Page(settings)
-        self._engines = [
-            EngineClient(settings, rank, metrics) for rank, metrics in enumerate(self._page.engines)
-        ]
+        self._engines = [EngineClient(settings, rank, metrics) for rank, metrics in enumerate(self._page.engines)]
         self._end = asyncio.Event()
         self._request_saw_death = asyncio.Event()
         self._started = int(time.time())
@@ -51,9 +49,7 @@ class Server:
         pids_file = self._settings.pids_file or processes.default_pids_file(self._settings.port)
         processes.write_pids(pids_file, os.getpid(), [engine.pid for engine in self._engines])
         try:
-            loading = [
-                engine.wait_ready(reader) for engine, reader in zip(self._engines, readers, strict=True)
-            ]
+            loading = [engine.wait_ready(reader) for engine, reader in zip(self._engines, readers, strict=True)]
             if await self._unless_ended(asyncio.gather(*loading)):
                 await self._serve(readers)
         finally:
@@ -62,12 +58,9 @@ class Server:
 
     async def _serve(self, readers: list[asyncio.StreamReader]) -> None:
         receivers = [
-            asyncio.create_task(engine.receive(reader))
-            for engine, reader in zip(self._engines, readers, strict=True)
+            asyncio.create_task(engine.receive(reader)) for engine, reader in zip(self._engines, readers, strict=True)
         ]
-        runner = web.AppRunner(
-            self._application(), handler_cancellation=True, access_log=None, shutdown_timeout=0.1
-        )
+        runner = web.AppRunner(self._application(), handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, self._settings.host, self._settings.port, reuse_address=True)
         await site.start()
@@ -182,9 +175,7 @@ class Server:
 
     async def _generate(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
         try:
-            asked = openai_api.read(
-                await request.json(), chat, self._settings.model, self._settings.max_model_len
-            )
+            asked = openai_api.read(await request.json(), chat, self._settings.model, self._settings.max_model_len)
             engine = self._choose(request.headers.get("X-data-parallel-rank"))
         except LookupError as missing:
             return web.json_response(openai_api.error(str(missing.args[0]), "NotFoundError", 404), status=404)
@@ -201,32 +192,22 @@ class Server:
         if header is None or len(self._engines) == 1:
             return min(self._engines, key=lambda engine: engine.load)
         if not header.isdecimal() or int(header) >= len(self._engines):
-            raise openai_api.BadRequestError(
-                f"data_parallel_rank {header} is out of range [0, {len(self._engines)})."
-            )
+            raise openai_api.BadRequestError(f"data_parallel_rank {header} is out of range [0, {len(self._engines)}).")
         return self._engines[int(header)]
 
-    async def _whole(
-        self, _request: web.Request, engine: EngineClient, asked: openai_api.Asked
-    ) -> web.StreamResponse:
+    async def _whole(self, _request: web.Request, engine: EngineClient, asked: openai_api.Asked) -> web.StreamResponse:
         generated = 0
-        async with aclosing(
-            engine.generate(asked.prompt_tokens, asked.max_tokens, asked.finish_reason)
-        ) as pieces:
+        async with aclosing(engine.generate(asked.prompt_tokens, asked.max_tokens, asked.finish_reason)) as pieces:
             async for _ in pieces:
                 generated += 1
         return web.json_response(openai_api.whole_answer(asked, generated))
 
-    async def _stream(
-        self, request: web.Request, engine: EngineClient, asked: openai_api.Asked
-    ) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, engine: EngineClient, asked: openai_api.Asked) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         generated = 0
         try:
-            async with aclosing(
-                engine.generate(asked.prompt_tokens, asked.max_tokens, asked.finish_reason)
-            ) as pieces:
+            async with aclosing(engine.generate(asked.prompt_tokens, asked.max_tokens, asked.finish_reason)) as pieces:
                 async for piece in pieces:
                     generated += 1
                     await response.write(openai_api.chunk(asked, piece or None))

@@ -55,16 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", default=default.model, help="name served at /v1/models and in model_name")
     parser.add_argument("--api-key", default=None, help="guards /v1 only, as in vLLM")
     parser.add_argument("--data-parallel-size", type=_at_least_one, default=default.data_parallel_size)
-    parser.add_argument(
-        "--slots", type=_at_least_one, default=default.slots, help="requests that run at once"
-    )
-    parser.add_argument(
-        "--chunk", type=_at_least_one, default=default.chunk, help="tokens of one step at most"
-    )
+    parser.add_argument("--slots", type=_at_least_one, default=default.slots, help="requests that run at once")
+    parser.add_argument("--chunk", type=_at_least_one, default=default.chunk, help="tokens of one step at most")
     parser.add_argument("--kv-blocks", type=_at_least_two, default=default.kv_blocks)
-    parser.add_argument(
-        "--block-size", type=_at_least_one, default=default.block_size, help="tokens of a KV block"
-    )
+    parser.add_argument("--block-size", type=_at_least_one, default=default.block_size, help="tokens of a KV block")
     parser.add_argument("--max-model-len", type=_at_least_two, default=default.max_model_len)
     parser.add_argument(
         "--load-seconds",

@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -68,7 +69,10 @@ async def run(plan: Plan, end: asyncio.Event, tally: Tally) -> None:
         clients = [asyncio.create_task(_client(plan, session, tally)) for _ in range(plan.concurrency)]
         ending = asyncio.create_task(end.wait())
         everybody = asyncio.gather(*clients)
-        await asyncio.wait([ending, everybody], timeout=plan.seconds, return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {ending, everybody}
+        await asyncio.wait(waits, timeout=plan.seconds, return_when=asyncio.FIRST_COMPLETED)
+        if everybody.done():
+            everybody.result()  # a client that failed for a reason of its own is a bug to be seen
         for task in (ending, *clients):
             task.cancel()
         await asyncio.gather(ending, everybody, return_exceptions=True)

@@ -61,8 +61,7 @@ def encode_result(result: StepResult) -> bytes:
     stats = result.stats
     return _line(
         {
-            "stats": stats
-            and [stats.running, stats.waiting, stats.kv_usage, stats.prefix_queries, stats.preemptions],
+            "stats": stats and [stats.running, stats.waiting, stats.kv_usage, stats.prefix_queries, stats.preemptions],
             "outputs": [[o.request_id, o.finish_reason, o.queued_at, o.scheduled_at] for o in result.outputs],
         }
     )
