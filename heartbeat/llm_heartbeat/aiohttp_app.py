@@ -1,0 +1,46 @@
+"""`llm_heartbeat.aiohttp_app.setup(app)`: the endpoints in an `aiohttp.web` application. Imported only on demand."""
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from llm_heartbeat.heartbeat import Heartbeat, get
+from llm_heartbeat.report import response
+
+
+def setup(app: web.Application, heartbeat: Heartbeat | None = None) -> Heartbeat:
+    """Add routes, a request counter and the heartbeat's life; call it after the application's own start-up hooks."""
+    own = get() if heartbeat is None else heartbeat
+
+    async def answer(request: web.Request) -> web.Response:
+        report = own.report(request.match_info["endpoint"], from_loop=True)
+        code, content_type, body = response(report, request.query_string, own.settings.details)
+        headers = {"Content-Type": content_type, "Cache-Control": "no-store"}
+        return web.Response(status=code, body=body, headers=headers)
+
+    async def running(_: web.Application) -> AsyncIterator[None]:
+        own.start()
+        own.serving()
+        yield
+        own.stop()
+
+    async def draining(_: web.Application) -> None:
+        own.drain("shutting down")
+
+    app.router.add_get(own.settings.prefix.rstrip("/") + "/{endpoint:startup|live|ready}", answer)  # HEAD too
+    app.middlewares.append(_counter(own))
+    app.cleanup_ctx.append(running)
+    app.on_shutdown.append(draining)
+    return own
+
+
+def _counter(own: Heartbeat):  # type: ignore[no-untyped-def]
+    @web.middleware
+    async def count(request: web.Request, handler):  # type: ignore[no-untyped-def]
+        own.inflight += 1
+        try:
+            return await handler(request)
+        finally:
+            own.inflight -= 1
+
+    return count

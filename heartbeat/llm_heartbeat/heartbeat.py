@@ -1,0 +1,354 @@
+"""The running heartbeat: the beats in the loop, the watchdog's thread beside it, the side port."""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from llm_heartbeat import merge, peers, sources
+from llm_heartbeat import settings as options
+from llm_heartbeat.culprit import Culprit, capture
+from llm_heartbeat.dependencies import Check, Dependency, parse
+from llm_heartbeat.drain import SigtermHook
+from llm_heartbeat.report import Report, response
+from llm_heartbeat.side_port import Answer, SidePort
+from llm_heartbeat.state import State
+from llm_heartbeat.systemd import Notifier
+
+log = logging.getLogger("llm_heartbeat")
+
+Warmup = Callable[[], Awaitable[object]]
+
+
+class Heartbeat(State):
+    """One per process, see `get()`; what the application may say to it stands in `State`.
+
+    `start()` is called in the loop's thread and may be called again; `stop()` undoes it.
+    """
+
+    def __init__(
+        self,
+        settings: options.Settings | None = None,
+        *,
+        exit_process: Callable[[int], object] = os._exit,
+    ) -> None:
+        problems: tuple[str, ...] = ()
+        if settings is None:
+            settings, problems = options.read()
+        super().__init__(settings)
+        self._exit = exit_process
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._side_port: SidePort | None = None
+        self._hook: SigtermHook | None = None
+        self._notifier = Notifier()
+        self._warmup: Warmup | None = None
+        self._warmup_task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._snapshot_due = 0.0
+        checks, wrong = parse(settings.dependencies)
+        for name, check in checks.items():
+            self.essential(name, check)
+        for problem in (*problems, *wrong):
+            self.faults.note("settings", problem)
+            log.error("%s", problem)
+
+    # What the application may register --------------------------------------------------------------------------
+
+    def essential(
+        self,
+        name: str,
+        check: Check,
+        *,
+        timeout: float | None = None,
+        every: float | None = None,
+        may_leave: float | None = None,
+    ) -> None:
+        """Register a dependency without which no request can succeed. Call it before `start()`.
+
+        `check` is an async function: it raises, returns False or takes longer than `timeout` seconds if it is not there.
+        `may_leave`: share of the replicas that may become unready for it (0: none, then it only shows `degraded`).
+        """
+        self.dependencies[name] = Dependency(
+            name,
+            check,
+            timeout=self.settings.dependency_timeout if timeout is None else timeout,
+            every=self.settings.dependency_every if every is None else every,
+            share=self.settings.dependency_may_leave if may_leave is None else may_leave,
+            replica=self.settings.replica_name,
+            faults=self.faults,
+        )
+
+    def source(self, name: str, read: sources.Read) -> None:
+        """Read `queue`, `kv` or `gpu` by a function of the application, in a thread. Call it before `start()`."""
+        self.sources[name] = sources.Source(name, read, self.settings.poll, self.faults)
+
+    def on_warmup(self, warmup: Warmup) -> None:
+        """An async function that warms the model up: run once after loading, and again after `needs_warmup()`."""
+        self._warmup = warmup
+        self.needs_warmup()
+
+    # Life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Attach to the running loop, in its thread. An error of ours is counted, and the server goes on without us."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop and self._timer is not None:
+            return
+        with self.faults.passed_by("metrics"):
+            self._start_metrics()
+        with self.faults.passed_by("start"):
+            self._loop, self._loop_thread = loop, threading.get_ident()
+            self.attach()
+            self._timer = loop.call_later(self.settings.interval, self._beat)
+            self._start_sources()
+            for dependency in self.dependencies.values():
+                dependency.start(loop)
+            if self.settings.handle_sigterm:
+                self._hook = SigtermHook(lambda: self.drain("SIGTERM"), self.settings.drain_delay)
+                self._hook.install(loop)
+        self.serve()
+
+    def serve(self) -> None:
+        """Watchdog and side port only; the loop may come later. Idempotent."""
+        with self.faults.passed_by("watchdog"):
+            if self._thread is None:
+                self._stopping = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._watch, args=(self._stopping,), name="llm-heartbeat-watchdog", daemon=True
+                )
+                self._thread.start()
+        if self.settings.listen and self._side_port is None:
+            with self.faults.passed_by("side_port"):
+                self._listen()
+
+    def stop(self) -> None:
+        """Detach from the loop and free the side port; in the loop's thread."""
+        with self.faults.passed_by("stop"):
+            if self._timer is not None:
+                self._timer.cancel()
+            for dependency in self.dependencies.values():
+                dependency.stop()
+            if self._warmup_task is not None:
+                self._warmup_task.cancel()
+            for source in self.sources.values():
+                source.stop()
+            if self._hook is not None:
+                self._hook.remove()
+            self._stopping.set()
+            self.detach()
+            if self._side_port is not None:
+                self._side_port.stop()
+            where = peers.directory(self.settings.state_dir)
+            if where is not None:
+                (where / f"llm_heartbeat_{os.getpid()}.json").unlink(missing_ok=True)
+        self._timer = self._thread = self._hook = self._loop = self._side_port = None
+
+    @property
+    def listening(self) -> tuple[str, int] | None:
+        """Address and port of the side port; None where there is none."""
+        return self._side_port.address if self._side_port else None
+
+    def after_fork(self) -> None:
+        """In a forked child: threads are gone, and the port must not stay taken by us; `start()` begins anew."""
+        super().after_fork()
+        if self._side_port is not None:
+            self._side_port.close_inherited()
+        for source in self.sources.values():
+            source.after_fork()
+        self._timer = self._thread = self._hook = self._loop = self._side_port = None
+
+    def _start_metrics(self) -> None:
+        # Late on purpose: prometheus_client decides at its import whether it works for several processes, and vLLM sets
+        # the variable for that after our plugin has run.
+        from llm_heartbeat.metrics import Metrics
+
+        if self.metrics is None:
+            self.metrics = Metrics(self.faults)
+
+    def _start_sources(self) -> None:
+        in_vllm = "vllm.entrypoints" in sys.modules
+        own = {"queue": sources.vllm_queue, "kv": sources.vllm_kv, "gpu": sources.gpu_memory}
+        for name, read in own.items():
+            wanted = name in self.limits or (in_vllm and name != "gpu")
+            if name not in self.sources and wanted:
+                self.source(name, read)
+        for source in self.sources.values():
+            source.start()
+
+    def _beat(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        with self.faults.passed_by("beat"):
+            self.beat()
+            self._run_warmup(loop)
+        self._timer = loop.call_later(self.settings.interval, self._beat)
+
+    # Warm-up and drain ------------------------------------------------------------------------------------------
+
+    def _run_warmup(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = self.startup.phase == "warming_up" or self.startup.rewarming
+        if self._warmup is not None and due and self._warmup_task is None:
+            self._warmup_task = loop.create_task(self._warm(self._warmup), name="llm-heartbeat-warmup")
+
+    async def _warm(self, warmup: Warmup) -> None:
+        again = self.startup.rewarming
+        try:
+            await warmup()
+        except Exception as error:  # noqa: BLE001 - the application's code; its failure is the verdict, and is shown
+            self.faults.note("warmup", error)
+            if not again:
+                self.load_failed(f"warm-up failed: {type(error).__name__}: {error}")
+            else:
+                await asyncio.sleep(self.settings.hold)
+        else:
+            self.warmed_up()
+        finally:
+            self._warmup_task = None
+
+    def out_of_memory(self) -> None:
+        """An out-of-memory error was survived; asks for a new warm-up if `LLM_HEARTBEAT_REWARM_AFTER_OOM` is on."""
+        if self.settings.rewarm_after_oom:
+            self.needs_warmup("warming up again after an out-of-memory error")
+
+    @property
+    def tracks_requests(self) -> bool:
+        """Whether requests in flight must be registered, so that the drain limit can end them."""
+        return self.settings.drain_limit > 0
+
+    def enter(self, task: "asyncio.Task[object]") -> None:
+        """A request begins in that task."""
+        self._tasks.add(task)
+
+    def leave(self, task: "asyncio.Task[object]") -> None:
+        """A request has ended."""
+        self._tasks.discard(task)
+
+    def _end_drain(self, now: float) -> None:
+        limit, since, loop = self.settings.drain_limit, self.drain_since, self._loop
+        if limit and since is not None and now - since > limit and self._tasks and loop is not None:
+            loop.call_soon_threadsafe(self._cancel_requests)
+
+    def _cancel_requests(self) -> None:
+        if self._tasks:
+            log.warning("draining took over %.0f s: %d requests are cancelled", self.settings.drain_limit, len(self._tasks))
+        for task in tuple(self._tasks):
+            task.cancel("drain limit")
+        self._tasks.clear()
+
+    # The watchdog's thread --------------------------------------------------------------------------------------
+
+    def _watch(self, stopping: threading.Event) -> None:
+        pause = max(0.02, min(0.25, self.settings.blocked_after / 2, self.settings.live_after / 4))
+        while not stopping.wait(pause):
+            with self.faults.passed_by("watchdog"):
+                loop = self._loop
+                if loop is not None and not loop.is_running():
+                    self.detach()  # asyncio.run() is over: what does not run cannot be late
+                self.tick(self._find_culprit)
+                self._end_drain(self.clock())
+            with self.faults.passed_by("systemd"):
+                live, ready = self.report("live"), self.report("startup")
+                self._notifier.tick(
+                    self.clock(),
+                    live.good,
+                    ready.good,
+                    bool(self.drain_reason),
+                    f"{ready.status}; {live.reason or live.status}",
+                )
+            with self.faults.passed_by("peers"):
+                self._write_snapshot(self.clock())
+            if self.load_has_failed and self.settings.exit_on_failed_load:
+                self._exit_failed()
+                return
+
+    def _find_culprit(self, blocked_seconds: float) -> Culprit | None:
+        with self.faults.passed_by("culprit"):
+            return capture(self._loop_thread, time.time(), blocked_seconds)
+        return None
+
+    def _write_snapshot(self, now: float) -> None:
+        if now < self._snapshot_due or self._loop is None:
+            return
+        self._snapshot_due = now + 1.0
+        where = peers.directory(self.settings.state_dir)
+        if where is not None:
+            self.snapshot().write(where)
+
+    def _exit_failed(self) -> None:
+        log.critical("the load failed, and LLM_HEARTBEAT_EXIT_ON_FAILED_LOAD is on: exit 1: %s", self.startup.reason)
+        for handler in logging.getLogger().handlers:
+            with suppress(Exception):  # a log handler that cannot flush must not keep a lost process alive
+                handler.flush()
+        self._exit(1)
+
+    # The side port's threads ------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        host, ports = options.parse_listen(self.settings.listen)
+        try:
+            self._side_port = SidePort(host, ports, self.answer)
+        except OSError as error:
+            where = peers.directory(self.settings.state_dir)
+            hint = "another process of this server answers there for all" if where else "is it in use?"
+            self.faults.note("side_port", f"cannot listen on {self.settings.listen}: {error}; {hint}")
+            return
+        self._side_port.start()
+        log.info("heartbeat on http://%s:%d%s/live", *self._side_port.address, self.settings.prefix)
+
+    def answer(self, path: str, query: str) -> Answer | None:
+        """The side port's answer for a path, for all processes of this server; None: no such path."""
+        if path == "/metrics":
+            from llm_heartbeat.metrics import page
+
+            return (200, *page())
+        endpoint = path.removeprefix(self.settings.prefix).strip("/")
+        if path.startswith(self.settings.prefix) and endpoint in ("startup", "live", "ready"):
+            return response(self.merged(endpoint), query)
+        if path == "/":
+            paths = ", ".join(f"{self.settings.prefix}/{name}" for name in ("startup", "live", "ready"))
+            return 200, "text/plain; charset=utf-8", f"llm_heartbeat: {paths}, /metrics\n".encode()
+        return None
+
+    def merged(self, endpoint: str) -> Report:
+        """Own answer and that of the server's other processes."""
+        own = self.report(endpoint)
+        where = peers.directory(self.settings.state_dir)
+        if where is None:
+            return own
+        now, since = self.clock(), self.watch.watching_since
+        others = peers.others(where)
+        return merge.merge(
+            own, others, now, now if since is None else since, self.settings.live_after, self._loop is not None
+        )
+
+
+_lock = threading.Lock()
+_current: Heartbeat | None = None
+
+
+def get() -> Heartbeat:
+    """The heartbeat of this process, configured by environment. Plugins, middleware and application share it."""
+    global _current
+    with _lock:
+        if _current is None:
+            _current = Heartbeat()
+        return _current
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    if _current is not None:
+        _current.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,295 @@
+"""The state of one process and its verdicts. No threads and no clock: every method is given the time it needs."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from llm_heartbeat import health
+from llm_heartbeat.culprit import Culprit
+from llm_heartbeat.dependencies import Dependency
+from llm_heartbeat.faults import Faults
+from llm_heartbeat.history import History, log
+from llm_heartbeat.lag import Beats, BlockWatch, LagWindow
+from llm_heartbeat.limits import Limit
+from llm_heartbeat.peers import Snapshot
+from llm_heartbeat.report import Report
+from llm_heartbeat.settings import Settings
+from llm_heartbeat.sources import Source
+from llm_heartbeat.startup import FAILED, Startup
+
+if TYPE_CHECKING:
+    from llm_heartbeat.metrics import Metrics
+
+# check, failure, unit, gauge of the value
+LIMITS = {
+    "queue": ("queue_depth", "queue_full", "requests", "llm_health_queue_depth"),
+    "kv": ("kv_cache_ratio", "kv_cache_full", "ratio", "llm_health_kv_cache_ratio"),
+    "gpu": ("gpu_mem_ratio", "gpu_pressure", "ratio", "llm_health_gpu_ratio"),
+    "lag": ("event_loop_lag_ms", "event_loop_slow", "ms", ""),
+}
+
+
+class State:
+    """What is known about this process. Times are monotonic seconds of `clock`; `wall` is Unix time for people."""
+
+    def __init__(
+        self, settings: Settings, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.wall = wall
+        self.faults = Faults()
+        self.metrics: Metrics | None = None  # made when a loop is attached: see Heartbeat.start
+        self.startup = Startup(clock())
+        self.history = History(int(settings.history))
+        self.beats: Beats | None = None
+        self.lag = LagWindow(settings.window)
+        self.watch = BlockWatch()
+        self.culprit: Culprit | None = None
+        self.sources: dict[str, Source] = {}
+        self.dependencies: dict[str, Dependency] = {}
+        self.inflight = 0
+        self.drain_reason = ""
+        self.drain_since: float | None = None
+        self._reports_itself = settings.manual_startup
+        self._values: dict[str, float | None] = {}
+        self._lock = threading.RLock()
+        highs = {
+            "queue": settings.ready_queue,
+            "kv": settings.ready_kv,
+            "gpu": settings.ready_gpu,
+            "lag": settings.ready_lag * 1000 or None,
+        }
+        self.limits = {
+            name: Limit(high, high * settings.clear, settings.hold) for name, high in highs.items() if high is not None
+        }
+
+    # What the application may say -------------------------------------------------------------------------------
+
+    def loading(self, reason: str = "") -> None:
+        """The weights are being loaded: `startup` and `ready` are 503 until the application calls `loaded()`."""
+        self._reports_itself = True
+        with self._changing():
+            self.startup.loading(reason)
+
+    def loaded(self) -> None:
+        """The model can serve, or can be warmed up if `needs_warmup()` was called before."""
+        with self._changing():
+            self.startup.loaded(self.clock())
+
+    def serving(self) -> None:
+        """The server has started: the model is there, unless the application reports its loading itself."""
+        if not self._reports_itself:
+            self.loaded()
+
+    def load_failed(self, reason: str) -> None:
+        """The load failed for good: `startup` is 500 at once."""
+        with self._changing():
+            self.startup.failed(reason)
+
+    def needs_warmup(self, reason: str = "warming up") -> None:
+        """`ready` waits for `warmed_up()`: before the first request, or once more after an out-of-memory recovery."""
+        with self._changing():
+            self.startup.needs_warmup(reason)
+
+    def warmed_up(self) -> None:
+        """The warm-up that was asked for is done."""
+        with self._changing():
+            self.startup.warmed_up(self.clock())
+
+    def drain(self, reason: str = "draining") -> None:
+        """Take no new requests: `ready` turns 503 at once. Safe in a signal handler: it only sets values."""
+        if not self.drain_reason:
+            self.drain_since = self.clock()
+            self.drain_reason = reason
+
+    @contextmanager
+    def load(self, what: str = "model") -> Iterator[None]:
+        """`with heartbeat.load("weights"):` loading, then loaded, or failed with the exception's text (it goes on)."""
+        self.loading(f"loading {what}")
+        try:
+            yield
+        except BaseException as error:
+            self.load_failed(f"loading {what} failed: {type(error).__name__}: {error}")
+            raise
+        self.loaded()
+
+    # What the threads say ---------------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """A loop begins to beat now."""
+        now = self.clock()
+        self.drain_reason, self.drain_since = "", None
+        self.watch = BlockWatch()
+        self.beats = Beats(self.settings.interval, now + self.settings.interval, self.settings.blocked_after)
+
+    def after_fork(self) -> None:
+        """In a forked child: a lock may have been held by a thread that is not there any more."""
+        self._lock = threading.RLock()
+        self.lag = LagWindow(self.settings.window)
+        self.detach()
+
+    def detach(self) -> None:
+        """The loop ends: there is nothing left that could be late."""
+        self.beats = None
+
+    def beat(self) -> None:
+        """One heartbeat, in the loop's thread."""
+        if self.beats is not None:
+            now = self.clock()
+            delay = self.beats.beat(now)
+            self.lag.add(now, delay)
+            if self.metrics is not None:
+                self.metrics.observe("llm_event_loop_delay_seconds", delay)
+
+    def tick(self, find_culprit: Callable[[float], Culprit | None]) -> None:
+        """One look of the watchdog: blocks, limits, changes, metrics."""
+        now = self.clock()
+        self._look_at_loop(now, find_culprit)
+        self._values = {name: source.value(now) for name, source in tuple(self.sources.items())}
+        self._values["lag"] = self._current_lag(now) * 1000
+        with self._lock:
+            for name, limit in self.limits.items():
+                limit.observe(now, self._values.get(name))
+            self._note_changes()
+        self._export(now)
+
+    def _look_at_loop(self, now: float, find_culprit: Callable[[float], Culprit | None]) -> None:
+        beats = self.beats
+        if beats is None:
+            return
+        capture, ended = self.watch.look(now, beats)
+        if capture:
+            late = beats.overdue(now)
+            self.culprit = find_culprit(late)
+            log.warning("the event loop has not turned for %.1f s: blocked in %s", late, self.culprit or "an unknown place")
+            if self.metrics is not None:
+                self.metrics.add("llm_event_loop_blocked_total")
+                self.metrics.blocked_by(self.culprit.label if self.culprit else "unknown")
+        for block in ended:
+            if block.seen:
+                log.warning("the event loop turns again after %.1f s; it was blocked in %s", block.seconds, self.culprit)
+                continue
+            log.warning(
+                "the event loop did not turn for %.1f s and no thread could look: a C call held the GIL, "
+                "or the process was suspended",
+                block.seconds,
+            )
+            if self.metrics is not None:
+                self.metrics.add("llm_event_loop_blocked_total")
+                self.metrics.blocked_by("unseen")
+
+    def _current_lag(self, now: float) -> float:
+        """The last second's lag: the limit of readiness has a hold time of its own and needs no longer memory."""
+        return max(self.lag.latest(now - 1.0), self.beats.overdue(now) if self.beats else 0.0)
+
+    # What is answered -------------------------------------------------------------------------------------------
+
+    def report(self, endpoint: str, from_loop: bool = False) -> Report:
+        """The answer of `startup`, `live` or `ready` now. `from_loop`: asked in the loop's thread, so the loop turns."""
+        return health.ENDPOINTS[endpoint](self.view(from_loop))
+
+    def view(self, from_loop: bool = False) -> health.View:
+        """Everything that the endpoints look at."""
+        now, wall = self.clock(), self.wall()
+        beats, startup = self.beats, self.startup
+        overdue = beats.overdue(now) if beats and not from_loop else 0.0
+        return health.View(
+            loop_attached=beats is not None,
+            lag=max(self.lag.largest(now), overdue),
+            blocked=overdue if overdue > self.settings.blocked_after else 0.0,
+            stuck=min(self.watch.stuck_seconds, overdue),
+            live_after=self.settings.live_after,
+            phase=startup.phase,
+            phase_reason=startup.reason,
+            rewarming=startup.rewarming,
+            elapsed=startup.elapsed(now),
+            budget=self.settings.startup_budget,
+            draining=self.drain_reason,
+            inflight=self.inflight,
+            limits=tuple(self._limit_view(name, now, wall) for name in LIMITS),
+            dependencies=tuple(
+                health.DependencyView(d.name, d.down, d.leaves, d.reason, d.since) for d in tuple(self.dependencies.values())
+            ),
+            culprit=self.culprit.as_dict() if self.culprit else None,
+            changes=self.history.entries(),
+        )
+
+    def snapshot(self) -> Snapshot:
+        """For the other processes of this server."""
+        view = self.view()
+        startup, ready = health.startup(view), health.ready(view)
+        return Snapshot(
+            pid=os.getpid(),
+            due=self.beats.due if self.beats else None,
+            startup=startup.status,
+            reason=startup.reason or ready.reason,
+            ready=ready.good,
+            ready_status=ready.status,
+            failed=list(ready.failed),
+            lag=view.lag,
+            culprit=view.culprit,
+            degraded=list(ready.degraded),
+        )
+
+    @property
+    def load_has_failed(self) -> bool:
+        """Whether the start is lost."""
+        return self.startup.phase == FAILED
+
+    def _limit_view(self, name: str, now: float, wall: float) -> health.LimitView:
+        check, failure, unit, _ = LIMITS[name]
+        limit = self.limits.get(name)
+        return health.LimitView(
+            check=check,
+            failure=failure,
+            value=None if (value := self._values.get(name)) is None else round(value, 4),
+            limit=limit.high if limit else None,
+            unit=unit,
+            tripped=limit is not None and limit.tripped,
+            since=None if limit is None or limit.since is None else round(wall - (now - limit.since), 3),
+        )
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
+            yield
+            self._note_changes()
+
+    def _note_changes(self) -> None:
+        view = self.view()
+        for endpoint, answer in health.ENDPOINTS.items():
+            report = answer(view)
+            change = self.history.note(self.wall(), endpoint, report.status, report.failed, report.reason)
+            if change is not None and self.metrics is not None:
+                self.metrics.add("llm_heartbeat_changes_total", 1, endpoint, change.after)
+
+    def _export(self, now: float) -> None:
+        metrics = self.metrics
+        if metrics is None:
+            return
+        view = self.view()
+        metrics.set("llm_event_loop_lag_seconds", view.lag)
+        metrics.set("llm_event_loop_blocked_seconds", view.blocked)
+        if self.beats is not None and self.beats.count:
+            last = self.wall() - (now - (self.beats.due - self.beats.interval))
+            metrics.set("llm_event_loop_last_beat_timestamp_seconds", last)
+        for endpoint, answer in health.ENDPOINTS.items():
+            metrics.set(f"llm_health_{endpoint}", float(answer(view).good))
+        for name, (_, failure, _, gauge) in LIMITS.items():
+            if gauge:
+                metrics.set(gauge, self._values.get(name))
+            if name in self.limits:
+                metrics.set("llm_health_check_failed", float(self.limits[name].tripped), failure)
+        metrics.set("llm_health_queue_limit", self.settings.ready_queue)
+        metrics.set("llm_health_check_failed", float(view.stuck > view.live_after), "event_loop_stuck")
+        metrics.set("llm_health_check_failed", float(bool(view.draining)), "draining")
+        metrics.set("llm_heartbeat_inflight_requests", view.inflight)
+        for d in view.dependencies:
+            metrics.set("llm_heartbeat_dependency_up", float(not d.down), d.name)
+            metrics.set("llm_health_check_failed", float(d.down), f"dependency_{d.name}")
+        metrics.show_faults()
+        metrics.show_checks(tuple(self.dependencies.values()))
