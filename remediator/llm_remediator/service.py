@@ -148,6 +148,8 @@ class Overview:
     docker_up: Mapping[str, bool] = field(default_factory=dict)
     alertmanager_up: Mapping[str, bool] = field(default_factory=dict)
     notify_failures: int = 0
+    task_deaths: Mapping[str, int] = field(default_factory=dict)
+    """`Guard.deaths`"""
     warnings: tuple[str, ...] = ()
 
 
