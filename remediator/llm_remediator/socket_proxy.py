@@ -129,7 +129,7 @@ async def run(listen: str, proxy: SocketProxy) -> None:
             path = listen.removeprefix("unix:")
             _free(path)
             await web.UnixSite(runner, path).start()
-            os.chmod(path, 0o660)  # noqa: S103 - the remediator's group must reach it
+            os.chmod(path, 0o660)
         else:
             host, port = parse_listen(listen)
             await web.TCPSite(runner, host or None, port, reuse_address=True).start()
