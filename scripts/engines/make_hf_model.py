@@ -30,7 +30,7 @@ def tokenizer() -> Tokenizer:
 
 
 def config(shape: dict[str, int]) -> dict[str, Any]:
-    """A Llama of that shape with as many tokens as the tokenizer has; four heads (vLLM's CPU attention needs 32 or more a head)."""
+    """A Llama of that shape, a token a byte; four heads, as vLLM's CPU attention wants 32 or more dimensions a head."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
