@@ -8,9 +8,9 @@
 
 # The pinned originals; compose.yaml names the same ones.
 BASE_ORIGINAL=python:3.12-slim-bookworm
-PROMETHEUS_ORIGINAL=prom/prometheus:v2.55.1
+PROMETHEUS_ORIGINAL=prom/prometheus:v3.5.0
 ALERTMANAGER_ORIGINAL=prom/alertmanager:v0.28.1
-GRAFANA_ORIGINAL=grafana/grafana:11.6.0
+GRAFANA_ORIGINAL=grafana/grafana:12.1.0
 
 LOCAL=stuckproof.local
 SUITE=bookworm
