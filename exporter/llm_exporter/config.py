@@ -160,9 +160,10 @@ def _read_target(reader: Reader, defaults: Patience, engines: Sequence[str]) -> 
     labels = reader.text_mapping("labels")
     for problem in label_problems(labels):
         reader.problem("labels", problem)
+    metrics_path = reader.text("metrics_path", None, pattern=r"/\S*")
     patience = read_patience(reader, defaults, engine)
     reader.done()
-    return Target(name, base, engine, labels, patience) if base else None
+    return Target(name, base, engine, labels, metrics_path, patience) if base else None
 
 
 def label_problems(labels: Mapping[str, str]) -> list[str]:

@@ -15,6 +15,8 @@ from llm_exporter.bodies import BodyError
 
 ErrorKind = Literal["refused", "timeout", "reset", "dns", "tls", "noroute", "other"]
 
+NO_CONNECTION = "no connection in time"
+
 _BY_ERRNO: dict[int, ErrorKind] = {
     errno.ECONNREFUSED: "refused",
     errno.ECONNRESET: "reset",
@@ -36,6 +38,8 @@ _ADDRESS_IN_TEXT = re.compile(r"\[Errno \d+\] Connect call failed \('([^']+)', (
 
 def classify(error: BaseException) -> tuple[ErrorKind, str]:
     """Kind and words of a failed request."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "timeout", NO_CONNECTION
     if isinstance(error, TimeoutError):
         return "timeout", "no answer in time"
     if isinstance(error, BodyError):

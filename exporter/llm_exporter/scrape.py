@@ -67,7 +67,7 @@ class Scraper:
                 connector=connector,
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+                timeout=aiohttp.ClientTimeout(total=None),
                 headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
                 trust_env=False,
             )
@@ -93,6 +93,7 @@ class Scraper:
         headers: Mapping[str, str] | None = None,
         json: object = None,
         token_file: str | None = None,
+        connect_timeout: float | None = None,
         limit: int = MAX_BODY,
     ) -> Page:
         """One request; every ending but cancellation is a `Page`.
@@ -105,6 +106,7 @@ class Scraper:
             headers: More request headers.
             json: A body to send as JSON.
             token_file: A bearer token's file instead of the server's own.
+            connect_timeout: Seconds until the connection must be there, if that matters to the caller.
             limit: Most bytes of body.
         """
         sent = {"Accept": ACCEPT, **(headers or {})}
@@ -123,7 +125,13 @@ class Scraper:
                 async with (
                     asyncio.timeout(timeout),
                     self._client().request(
-                        method, url, headers=sent, json=json, ssl=trust, allow_redirects=False
+                        method,
+                        url,
+                        headers=sent,
+                        json=json,
+                        ssl=trust,
+                        allow_redirects=False,
+                        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout),
                     ) as response,
                 ):
                     raw = await read_bounded(

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llm_common.config import Reader
-from llm_exporter.judge.model import Settings
+from llm_exporter.engines import Engine, by_kind, engines
+from llm_exporter.judge import Settings
 from llm_exporter.scrape import Access
 
-# Scraping llama.cpp every second has stopped servers: its /metrics is a task of the engine loop.
-ENGINE_PACE: Mapping[str, tuple[float, float]] = {"llamacpp": (15.0, 14.0)}
 PACE = (5.0, 4.0)
 
 
@@ -65,18 +64,20 @@ class Patience:
     ready_limits: Limits = field(default_factory=Limits)
     tls: Tls = field(default_factory=Tls)
 
-    def pace(self, kind: str | None) -> tuple[float, float]:
+    def pace(self, engine: Engine | None) -> tuple[float, float]:
         """Interval and timeout for an engine: as given, else the engine's own defaults."""
-        interval, timeout = ENGINE_PACE.get(kind or "", PACE)
-        interval = interval if self.interval is None else self.interval
+        own_interval, own_timeout = PACE
+        if engine is not None:
+            own_interval, own_timeout = engine.interval or own_interval, engine.timeout or own_timeout
+        interval = own_interval if self.interval is None else self.interval
         if self.timeout is not None:
             return interval, min(self.timeout, interval)
-        return interval, timeout if self.interval is None else min(timeout, 0.9 * interval)
+        return interval, own_timeout if self.interval is None else min(own_timeout, 0.9 * interval)
 
-    def settings(self, kind: str | None) -> Settings:
+    def settings(self, engine: Engine | None) -> Settings:
         """What the judge needs to know of these keys."""
         return Settings(
-            interval=self.pace(kind)[0],
+            interval=self.pace(engine)[0],
             stalled_after=self.stalled_after,
             stuck_after=self.stuck_after,
             stuck_after_blind=self.stuck_after_blind,
@@ -99,6 +100,7 @@ class Target:
     url: str
     engine: str = "auto"
     labels: Mapping[str, str] = field(default_factory=dict)
+    metrics_path: str | None = None
     patience: Patience = field(default_factory=Patience)
     source: str = "config"
 
@@ -128,7 +130,8 @@ def read_patience(reader: Reader, base: Patience, engine: str = "auto") -> Patie
         ready_limits=_read_limits(reader.mapping("ready_limits"), base.ready_limits),
         tls=_read_tls(reader.mapping("tls"), base.tls),
     )
-    longest = max(interval for interval, _ in ENGINE_PACE.values()) if engine == "auto" else read.pace(engine)[0]
+    slowest = max(read.pace(known)[0] for known in engines())
+    longest = slowest if engine == "auto" else read.pace(by_kind(engine))[0]
     interval = longest if read.interval is None else read.interval
     # What defaults say wrongly is reported there, not again at every target that inherits it.
     paced = reader.has("timeout") or reader.has("interval")

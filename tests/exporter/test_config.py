@@ -6,6 +6,7 @@ import pytest
 
 from llm_common.config import ConfigError, parse_yaml
 from llm_exporter.config import Config, from_urls, load, read
+from llm_exporter.engines import by_kind
 from llm_exporter.urls import base_url, default_name
 
 ENGINES = ("vllm", "llamacpp", "proxy")
@@ -26,9 +27,9 @@ def problems_of(text: str) -> list[str]:
 
 def test_every_default_is_the_designs() -> None:
     patience = parsed("targets: [{url: 'http://a:1'}]").targets[0].patience
-    assert patience.pace("vllm") == (5.0, 4.0)
-    assert patience.pace("llamacpp") == (15.0, 14.0)
-    settings = patience.settings("vllm")
+    assert patience.pace(by_kind("vllm")) == (5.0, 4.0)
+    assert patience.pace(by_kind("llamacpp")) == (15.0, 14.0)
+    settings = patience.settings(by_kind("vllm"))
     assert (settings.stalled_after, settings.stuck_after, settings.stuck_after_blind) == (30, None, 900)
     assert (settings.starved_after, settings.start_grace, settings.blocked_after) == (600, 600, 300)
     assert (settings.confirm, settings.idle_canary, settings.canary_every, settings.canary_timeout) == (True, True, 900, 30)
@@ -42,7 +43,7 @@ targets:
   - {name: b, url: 'http://b:1', stuck_after: 2m, canary: {timeout: 7s}, labels: {team: x, tier: 1}}
 """)
     a, b = (target.patience for target in config.targets)
-    assert a.pace("llamacpp") == (2.0, 1.8)
+    assert a.pace(by_kind("llamacpp")) == (2.0, 1.8)
     assert (a.stuck_after, a.canary.idle, a.canary.timeout) == (60, "off", 5)
     assert (b.stuck_after, b.canary.idle, b.canary.timeout) == (120, "off", 7)
     assert config.targets[1].labels == {"team": "x", "tier": "1"}

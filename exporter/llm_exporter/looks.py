@@ -1,0 +1,110 @@
+"""Makes the looks at one target: which endpoints are asked, in which order, and for how long. One request at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from llm_exporter.clock import Clock
+from llm_exporter.engines import Engine, Known, Look, Page, engines
+from llm_exporter.scrape import Scraper
+from llm_exporter.target_config import Target
+
+# Side endpoints that these codes answer do not exist for us: they are not asked again in this process's life.
+NOT_FOR_US = frozenset({400, 401, 403, 404, 405, 501})
+UNREACHABLE = frozenset({"refused", "dns", "tls", "noroute"})
+SIDE_TIMEOUT = 2.0
+ONCE_TRIES = 3
+
+
+class Looker:
+    """Looks at one target. What was learned of side endpoints holds until `forget`, that is for one process."""
+
+    def __init__(self, scraper: Scraper, target: Target, clock: Clock) -> None:
+        self._scraper = scraper
+        self._clock = clock
+        self.target = target
+        self._refused: set[str] = set()
+        self._asked = 0
+        self._other_path: str | None = None
+        self.static_seconds: float | None = None
+
+    def forget(self) -> None:
+        """Another process answers now: ask everything anew."""
+        self._refused.clear()
+        self._asked = 0
+
+    async def look(self, engine: Engine | None, timeout: float, interval: float) -> Look:
+        """One look: the metrics page, the engine's health, and its cheap side endpoints while time remains."""
+        began, unix = self._clock.monotonic(), self._clock.unix()
+        self.static_seconds = None
+        without_metrics = engine is not None and engine.metrics_path is None
+        health: Page | None = None
+        health_path = engine.health_path if engine is not None else "/health"
+        if without_metrics:
+            health = await self._get(health_path or "/v1/models", timeout)
+            metrics = health
+        else:
+            metrics = await self._metrics(engine, timeout)
+        deadline = began + max(0.9 * interval, timeout)
+        if health is None and health_path is not None:
+            health = metrics if metrics.kind in UNREACHABLE else await self._side(health_path, timeout, deadline)
+        extra: dict[str, Page] = {}
+        if engine is not None and metrics.kind is None and (without_metrics or metrics.status == 200):
+            extra = await self._sides(engine, timeout, deadline)
+        return Look(began, unix, metrics, health, extra)
+
+    async def about(self, engine: Engine) -> Known | None:
+        """Ask what is asked once per process; None while it cannot be had (at most three tries)."""
+        if engine.about is None or self._asked >= ONCE_TRIES:
+            return None
+        self._asked += 1
+        pages = {path: await self._get(path, SIDE_TIMEOUT, key=True) for path in engine.once}
+        if all(page.kind is None and (page.status or 0) < 500 for page in pages.values()):
+            self._asked = ONCE_TRIES
+        return engine.about(pages)
+
+    async def _metrics(self, engine: Engine | None, timeout: float) -> Page:
+        own = self.target.metrics_path or (engine.metrics_path if engine is not None else self._other_path)
+        page = await self._get(own or "/metrics", timeout)
+        if engine is not None or own is not None or page.status != 404:
+            return page
+        for path in _metrics_paths():
+            other = await self._get(path, min(timeout, SIDE_TIMEOUT))
+            if other.status == 200:
+                self._other_path = path
+                return other
+        return page
+
+    async def _sides(self, engine: Engine, timeout: float, deadline: float) -> dict[str, Page]:
+        pages: dict[str, Page] = {}
+        for path in engine.each_look:
+            if path not in self._refused and self._clock.monotonic() < deadline:
+                page = await self._side(path, timeout, deadline)
+                if page.status in NOT_FOR_US:
+                    self._refused.add(path)
+                else:
+                    pages[path] = page
+        static = engine.once[0] if engine.once else None
+        if static is None or static in self._refused or self._clock.monotonic() >= deadline:
+            return pages
+        page = pages.get(static) or await self._side(static, timeout, deadline)
+        if page.status == 200:
+            self.static_seconds = page.seconds
+        elif page.status in NOT_FOR_US:
+            self._refused.add(static)
+        return pages
+
+    async def _side(self, path: str, timeout: float, deadline: float) -> Page:
+        left = max(0.2, deadline - self._clock.monotonic())
+        return await self._get(path, min(timeout, SIDE_TIMEOUT, left))
+
+    async def _get(self, path: str, timeout: float, key: bool = False) -> Page:
+        access = self.target.access
+        token = self.target.patience.canary.api_key_file if key else None
+        return await self._scraper.request("GET", access, path, timeout, token_file=token)
+
+
+def _metrics_paths() -> Iterable[str]:
+    """Where engines keep their metrics that do not keep them at ``/metrics``."""
+    paths = (engine.metrics_path for engine in engines())
+    return sorted({path for path in paths if path is not None and path != "/metrics"})

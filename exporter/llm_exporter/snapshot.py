@@ -1,0 +1,135 @@
+"""What is known of one target after its last look: immutable, so that a reader never sees half of an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llm_exporter.judge.model import LaneEvidence, State, Verdict
+from llm_exporter.target_config import Target
+
+READY_IN = frozenset({State.IDLE, State.BUSY, State.STALLED, State.STARVED, State.UNREACHABLE, State.UNKNOWN})
+STARTED_IN = frozenset(State) - {State.STARTING, State.DOWN}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of a target's timeline: from then on it was in this state."""
+
+    unix: float
+    state: State
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentCanary:
+    """One entry of the canary log."""
+
+    unix: float
+    kind: str
+    lane: str | None
+    result: str
+    seconds: float
+    status: int | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Second look at the target's GPUs; ratios 0 to 1, None = not known."""
+
+    memory: float | None = None
+    utilization: float | None = None
+    watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The answers for orchestrators. `limits` has the configured limits only: True = over the limit."""
+
+    live: bool = True
+    startup: bool = True
+    state_ready: bool = True
+    limits: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        """State and limits together."""
+        return self.state_ready and not any(self.limits.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One target as of its last look.
+
+    Times named ``*_at`` and `since` are Unix seconds; `looked` is monotonic; `offset` turns the judge's monotonic times
+    into Unix times. `missing` are needed series that the page lacks; `counters` are life-time counts of this exporter.
+    """
+
+    target: Target
+    interval: float
+    kind: str = ""
+    version: str | None = None
+    model: str | None = None
+    prefill_blind: bool = False
+    verdict: Verdict = field(default_factory=lambda: Verdict(State.UNKNOWN, "not looked at yet"))
+    since: float = 0.0
+    looked: float | None = None
+    looked_at: float | None = None
+    seconds: float = 0.0
+    offset: float = 0.0
+    up: bool = False
+    lanes: tuple[LaneEvidence, ...] = ()
+    native_status: int = 0
+    native_seconds: float | None = None
+    static_seconds: float | None = None
+    loop_lag: float | None = None
+    started_at: float | None = None
+    incarnation: str | None = None
+    restarts: int = 0
+    restarted_at: float | None = None
+    unserved_at: float | None = None
+    first_token: Mapping[float, float] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    gpu: Gpu | None = None
+    bad_lines: int = 0
+    transitions: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    canaries: Mapping[str, int] = field(default_factory=dict)
+    canary_log: tuple[SentCanary, ...] = ()
+    timeline: tuple[Change, ...] = ()
+    checks: Checks = field(default_factory=Checks)
+
+    @property
+    def name(self) -> str:
+        """The target's name."""
+        return self.target.name
+
+    def unix(self, t: float | None) -> float | None:
+        """Unix time of one of the judge's monotonic times."""
+        return None if t is None else t + self.offset
+
+    @property
+    def waiting(self) -> float | None:
+        """Requests waiting in all lanes."""
+        known = [lane.waiting for lane in self.lanes if lane.waiting is not None]
+        return sum(known) if known else None
+
+    @property
+    def kv(self) -> float | None:
+        """KV usage of the fullest lane."""
+        return max((lane.kv for lane in self.lanes if lane.kv is not None), default=None)
+
+    @property
+    def last_progress_at(self) -> float | None:
+        """The newest progress of any lane."""
+        return self.unix(max((v.last_progress for v in self.verdict.lanes if v.last_progress is not None), default=None))
+
+    @property
+    def verified_at(self) -> float | None:
+        """When a canary or another witness last proved that an engine lives."""
+        return self.unix(max((v.verified_at for v in self.verdict.lanes if v.verified_at is not None), default=None))
+
+    def stale(self, now: float) -> bool:
+        """Whether the last look is more than three intervals ago, by the monotonic clock."""
+        return self.looked is None or now - self.looked > 3 * self.interval + self.seconds
