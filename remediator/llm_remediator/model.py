@@ -241,6 +241,8 @@ class Alert:
     """webhook, alertmanager, exporter (polled states), drill, explain"""
     fingerprint: str = ""
     starts_at: float | None = None
+    suppressed_by: tuple[str, ...] = ()
+    """Silences and inhibiting alerts, when Alertmanager was last read."""
 
 
 @dataclass(frozen=True, slots=True)

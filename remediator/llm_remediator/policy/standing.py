@@ -65,6 +65,12 @@ def alert(snapshot: Snapshot) -> Answer:
             f"{found.name or 'the alert'} was last seen firing {span(age)} ago; older than "
             f"{span(snapshot.alert_ttl)} says nothing about now",
         )
+    if found.suppressed_by:
+        return refused(
+            Verb.SKIP,
+            "silenced",
+            f"{found.name or 'the alert'} is silenced or inhibited by {', '.join(found.suppressed_by)}",
+        )
     return passed(f"{found.name or 'the alert'} fires, seen {span(age)} ago by {found.source}")
 
 
