@@ -143,6 +143,7 @@ class Engine:
         mend: What to do where the metrics page is not there, by HTTP status (0: any other reason).
         proxy: It is no engine: never judged by metrics.
         interval, timeout: Seconds; this engine's own defaults.
+        health_until_served: Its health endpoint runs the model, so it is asked only until the process has served (SGLang).
         tier: 1: run or read by us in depth; 2: facts read in its source, not run by us.
     """
 
@@ -161,5 +162,6 @@ class Engine:
     proxy: bool = False
     interval: float | None = None
     timeout: float | None = None
+    health_until_served: bool = False
     tier: int = 1
     about: Callable[[Mapping[str, Page]], Known] | None = None

@@ -71,6 +71,8 @@ def _loop_stuck(history: History, loop: LoopEvidence, t: float, verdict: Verdict
 
 def _not_answered(history: History, seen: Observation) -> tuple[History, Verdict]:
     """A failed look shows its own state at once; it proves nothing of the engine and clears nothing."""
+    if seen.reach in ("loading", "refused"):
+        history = replace(history, tracks=())
     if seen.reach == "loading":
         return replace(history, served=False), Verdict(State.STARTING, seen.detail or "loading")
     if seen.reach != "refused":
@@ -106,7 +108,7 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
     history, restarted = identity.recognise(history, seen, t, settings)
     if seen.loading and not history.served and not any(lane.worked for lane in seen.lanes):
         return history, Verdict(State.STARTING, seen.loading, restarted=restarted, would_change="it says that it is ready")
-    if history.served is False and seen.death is None:
+    if seen.death is None or any(lane.worked for lane in seen.lanes):
         history = replace(history, served=True)
     history = _answers(history, seen, t)
     held = _held_by_lane(seen)
