@@ -107,7 +107,12 @@ TARGET_FAMILIES: tuple[Family, ...] = (
 )
 
 OWN_FAMILIES: tuple[Family, ...] = (
-    Family("llm_exporter_build_info", "info", "Version of the exporter.", ("version",)),
+    Family(
+        "llm_exporter_build_info",
+        "info",
+        "Version of the exporter; external_url: where people reach its pages (--web.external-url, else empty), for alerts' links.",
+        ("version", "external_url"),
+    ),
     Family("llm_exporter_config_last_reload_successful", "gauge", "1 if the last reading of the configuration succeeded."),
     Family("llm_exporter_config_last_reload_success_timestamp_seconds", "gauge", "Unix time of the last successful one."),
     Family("llm_exporter_config_hash_info", "info", "Changes when the effective configuration does.", ("hash",)),
