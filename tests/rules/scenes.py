@@ -1,7 +1,7 @@
 """A small language for promtool's input series.
 
 A line of time is written as pieces `VALUE*DURATION`: `0*5m 1*10m`; `_` is a scrape that failed, `0..300` a straight line
-(a counter, or a gauge that grows), `t` the clock itself and `t-600` the clock as it was. All series of a scene share one step.
+(a counter, or a gauge that grows), `t` the clock itself and `t-600` the clock as it was. A scene has one step.
 """
 
 from __future__ import annotations
