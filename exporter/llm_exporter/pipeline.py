@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from .engines import Engine, Known, Look, Page, Reading, by_kind, detect, engines
+from .engines import Engine, Known, Look, Page, Reading, by_kind, detect, detect_without_metrics, engines
 from .exposition import Samples, read
 from .judge import CanaryOutcome, Facts, History, Observation, Settings, State, Verdict, Witness, judge
 from .judge.model import LoopEvidence, Reach
@@ -96,6 +96,8 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
     if engine is not None and engine.metrics_path is None:
         return mind, engine.read(Samples(), look, mind.known), engine.facts(Samples(), mind.known), 0
     if look.metrics.status != 200:
+        if engine is None and (found := detect_without_metrics(look.extra)) is not None:
+            return _read(replace(mind, engine=found), look)
         return mind, Reading(), _facts(mind, Samples()), 0
     samples = read(look.metrics.body, engine.series) if engine is not None else Samples()
     if not mind.fixed and (engine is None or not engine.recognises(samples)):
@@ -103,6 +105,8 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
         found = detect(whole)
         if found is not None and found is not engine:
             mind, engine, samples = replace(mind, engine=found), found, whole
+            if found.metrics_path is None:
+                return _read(mind, look)
         elif engine is None:
             return mind, Reading(detail=_no_engine(whole)), _facts(mind, whole), whole.bad_lines
     if engine is None:
@@ -154,7 +158,7 @@ def _reach(mind: Mind, look: Look) -> tuple[Reach, str]:
     """How the look ended, and for what cannot be judged the reason with its mend."""
     page, engine = look.metrics, mind.engine
     if engine is not None and engine.metrics_path is None and page.kind is None:
-        return "answered", ""
+        return "answered", "" if page.status == 200 else f"{page.status} on {engine.look_path}"
     if page.kind is not None:
         if page.kind == "other" and (page.error or "").startswith(("oversize:", "encoding:", "protocol:")):
             return "answered", f"the metrics page cannot be read: {(page.error or '').partition(':')[2].strip()}"

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 
 from ..exposition import Samples
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading
 
-__all__ = ["CanaryPlan", "Engine", "Known", "Look", "Page", "Reading", "by_kind", "detect", "engines"]
+IDENTIFY = ("/api/version", "/v1/models", "/health")
+"""What a server without a metrics page is asked, once per process, to tell what it is."""
+
+__all__ = [
+    "IDENTIFY",
+    "CanaryPlan",
+    "Engine",
+    "Known",
+    "Look",
+    "Page",
+    "Reading",
+    "by_kind",
+    "detect",
+    "detect_without_metrics",
+    "engines",
+]
 
 
 @cache
@@ -31,3 +47,8 @@ def by_kind(kind: str) -> Engine | None:
 def detect(samples: Samples) -> Engine | None:
     """The adapter whose page this is, or None if no adapter knows it."""
     return next((engine for engine in engines() if engine.recognises(samples)), None)
+
+
+def detect_without_metrics(pages: Mapping[str, Page]) -> Engine | None:
+    """The adapter of a server that has no metrics page, told by other answers, or None."""
+    return next((engine for engine in engines() if engine.answers_as is not None and engine.answers_as(pages)), None)

@@ -103,6 +103,7 @@ class CanaryPlan:
         method: GET for engines that bring their own probe.
         body: Its JSON body from the model's name; None for GET.
         lane_header: Header that pins it to a lane (the lane's name is the value), if the engine has one.
+        silent_codes: HTTP codes that mean "the engine gave nothing back" (queue full, or the probe's own time limit).
         answered: Whether an answer with this status and JSON body proves that the model ran.
     """
 
@@ -110,6 +111,7 @@ class CanaryPlan:
     method: str = "POST"
     body: Callable[[str], Mapping[str, Any]] | None = None
     lane_header: str | None = None
+    silent_codes: frozenset[int] = frozenset({429})
     answered: Callable[[int, Any], bool] = lambda status, body: (
         status == 200 and bool(isinstance(body, dict) and (body.get("choices") or body.get("content") is not None))
     )
@@ -141,6 +143,7 @@ class Engine:
         once: Endpoints asked once per process (version, model names).
         canary: How to send one tiny request, or None.
         mend: What to do where the metrics page is not there, by HTTP status (0: any other reason).
+        answers_as: For servers without metrics: whether these answers (`llm_exporter.engines.IDENTIFY`) are this server's.
         proxy: It is no engine: never judged by metrics.
         interval, timeout: Seconds; this engine's own defaults.
         health_until_served: Its health endpoint runs the model, so it is asked only until the process has served (SGLang).
@@ -165,3 +168,9 @@ class Engine:
     health_until_served: bool = False
     tier: int = 1
     about: Callable[[Mapping[str, Page]], Known] | None = None
+    answers_as: Callable[[Mapping[str, Page]], bool] | None = None
+
+    @property
+    def look_path(self) -> str:
+        """The endpoint that every look asks first; its answer is `Look.metrics` also where there are no metrics."""
+        return self.metrics_path or (self.each_look or ("/v1/models",))[0]

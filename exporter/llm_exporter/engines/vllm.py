@@ -1,10 +1,11 @@
 """vLLM 0.6 to 0.33, engines v0 and v1.
 
 Facts (read in the wheels named; run on 0.32.0): v1 counts no chunked-prefill step in its step, prompt and generation
-counters, because an output message is only made for new tokens (`v1/core/sched/scheduler.py`, `update_from_output`, 0.8.5 to
-0.33.0); during a long prompt only the KV gauge moves, and from 0.8.5 to 0.10.1.1 not even that. v0 counts every step.
-``gpu_cache_usage_perc`` became ``kv_cache_usage_perc`` (both in 0.9.2 to 0.10.2, the old one gone in 0.12.0).
-``/health`` is 503 when the engine process is dead (from 0.9.2) and 200 through a hang; the metrics need no API key.
+counters, because an output message is only made for new tokens (`v1/core/sched/scheduler.py`, `update_from_output`,
+0.8.5 to 0.33.0); during a long prompt only the KV gauge moves, and from 0.8.5 to 0.10.1.1 not even that. v0 counts
+every step. ``gpu_cache_usage_perc`` became ``kv_cache_usage_perc`` (both in 0.9.2 to 0.10.2, the old one gone in
+0.12.0). ``/health`` is 503 when the engine process is dead (from 0.9.2) and 200 through a hang; the metrics need no
+API key.
 """
 
 from __future__ import annotations

@@ -23,7 +23,15 @@ def noted(history: History, seen: Observation) -> History:
         lanes = {
             name: _told(lane, outcome) if _concerns(outcome, name, history) else lane for name, lane in history.lanes.items()
         }
-        history = replace(history, lanes=lanes, cannot=None, canary_ok=True)
+        answered = outcome.result == "answered"
+        history = replace(
+            history,
+            lanes=lanes,
+            cannot=None,
+            canary_ok=True,
+            bare_answered=outcome.ended if answered else history.bare_answered,
+            bare_silent=0 if answered else history.bare_silent + 1,
+        )
     else:
         said = outcome.words or (str(outcome.status) if outcome.result == "http" else outcome.result)
         history = replace(history, cannot=said, canary_ok=False)

@@ -129,6 +129,7 @@ class History:
         cannot: Why the last canary could not confirm anything, or None.
         canary_ok: Whether the last canary was of use; None if none was tried.
         open_since: Since when HTTP requests are open although nothing is held and nothing moves.
+        bare_answered, bare_silent: For a server without metrics: the last answered canary, and silent ones in a row since.
         state: The last verdict's state.
     """
 
@@ -151,4 +152,6 @@ class History:
     cannot: str | None = None
     canary_ok: bool | None = None
     open_since: float | None = None
+    bare_answered: float | None = None
+    bare_silent: int = 0
     state: State | None = None

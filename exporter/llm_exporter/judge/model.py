@@ -89,6 +89,7 @@ class LaneEvidence:
         deferred: The part of ``waiting`` that waits for somebody else (remote KV, another server).
         kv: KV cache usage 0..1.
         preemptions, prompt_tokens, generation_tokens, finished, steps: Life-time counts.
+        alive: A counter that moves while the engine's loop turns idly; proof of an idle engine, never progress.
         asleep: Why it does not work on purpose ("weights offloaded", "paused"), or None.
         resolution: Smallest visible change of the step counter as printed (llama.cpp prints six digits).
         missing: Needed series that the page does not have, as exposition names.
@@ -105,6 +106,7 @@ class LaneEvidence:
     generation_tokens: float | None = None
     finished: float | None = None
     steps: float | None = None
+    alive: float | None = None
     asleep: str | None = None
     resolution: float = 1.0
     missing: tuple[str, ...] = ()
@@ -244,6 +246,7 @@ class Settings:
     canary_every: float = 900.0
     canary_timeout: float = 30.0
     prefill_blind: bool | None = None
+    without_metrics: bool = False
 
     @property
     def longest_gap(self) -> float:

@@ -98,6 +98,8 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
         slowest_decode=_slowest(lane, evidence, t) if counters else lane.slowest_decode,
         rate=(*lane.rate, _point(evidence, t))[-RATE_LOOKS:],
     )
+    if evidence.alive is not None and before.alive is not None and evidence.alive != before.alive:
+        lane = replace(lane, verified_at=t, silent_idle=0, silent_since=None)
     if moved:
         return replace(lane, confirmation=None, silent_idle=0, silent_since=None)
     return lane if held > 0 or lane.confirmation is None else replace(lane, confirmation=None)

@@ -1,0 +1,51 @@
+"""Servers of the OpenAI API without metrics: MLX-LM, TabbyAPI, and any other. What they answer proves little.
+
+MLX-LM's ``/health`` is 200 while its generation thread lives; TabbyAPI's is 503 for ever once any error was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..exposition import Samples
+from ..judge.model import Facts
+from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
+from .vllm import first_model
+
+
+def read(samples: Samples, look: Look, known: Known) -> Reading:
+    """It answers, and that is all that can be said."""
+    health = look.health.status if look.health is not None else None
+    said = f", its /health says {health}" if health is not None else ""
+    return Reading(
+        detail=f"it has no metrics: /v1/models answers {look.metrics.status}{said}, nothing shows whether it works; "
+        "canary.without_metrics asks",
+        model=first_model(look.metrics),
+    )
+
+
+def facts(samples: Samples, known: Known) -> Facts:
+    """A completion is the only question that proves anything."""
+    return Facts(kind="openai", version=known.version)
+
+
+def answers_as(pages: Mapping[str, Page]) -> bool:
+    """A list of models of the OpenAI API."""
+    page = pages.get("/v1/models")
+    answer = page.json() if page is not None and page.status == 200 else None
+    return isinstance(answer, dict) and isinstance(answer.get("data"), list)
+
+
+ENGINE = Engine(
+    kind="openai",
+    series=(),
+    recognises=lambda samples: False,
+    read=read,
+    facts=facts,
+    metrics_path=None,
+    each_look=("/v1/models",),
+    once=(),
+    canary=CanaryPlan(body=one_token),
+    tier=3,
+    answers_as=answers_as,
+)

@@ -1,0 +1,130 @@
+"""SGLang 0.4.1 to 0.5.23.
+
+Facts: ``realtime_tokens_total`` (from 0.5.8) moves with every decode iteration and every prefill chunk;
+``generation_tokens_total`` and ``prompt_tokens_total`` only when a request finishes. Gauges may be stale for 30 s
+after idle (issue 26495) and were so for ever up to 0.4.3. Metrics are always multi-process: no start time.
+``/health`` generates a token and is 503 in healthy long prefills (issues 22511, 10856, 26482), so it proves nothing
+and is asked only until the server has served. ``/health_generate`` is dropped by a busy scheduler and is the gentlest
+canary there is; its own limit is 20 s. Its watchdog kills after 300 to 450 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..exposition import Samples
+from ..judge.model import Facts, LaneEvidence
+from .base import CanaryPlan, Engine, Known, Look, Reading
+from .lanes import LaneTable, Pick, first_token_counts, pick, read_lanes
+from .vllm import loop_lag
+
+REALTIME = "sglang:realtime_tokens_total"
+IDLE_SECONDS = "sglang:scheduler_idle_seconds_total"
+PAUSED = "sglang:num_paused_reqs"
+OPEN = "sglang:http_requests_active"
+
+TABLE = LaneTable(
+    labels=("dp_rank", "tp_rank"),
+    progress=(
+        *(Pick((REALTIME,), {"mode": mode}) for mode in ("decode", "prefill_compute", "prefill_cache")),
+        Pick(("sglang:cuda_graph_passes_total",)),
+        Pick(("sglang:forward_execution_seconds_total", "sglang:gpu_execution_seconds_total")),
+        Pick(("sglang:generation_tokens_total",)),
+        Pick(("sglang:prompt_tokens_total",)),
+    ),
+    running=Pick(("sglang:num_running_reqs",)),
+    waiting=(Pick(("sglang:num_queue_reqs",)),),
+    optional_waiting=(
+        Pick(("sglang:num_grammar_queue_reqs",)),
+        Pick(("sglang:num_prefill_inflight_queue_reqs", "sglang:num_prefill_infight_queue_reqs")),
+        Pick(("sglang:num_prefill_bootstrap_queue_reqs", "sglang:num_prefill_prealloc_queue_reqs")),
+        Pick(("sglang:num_decode_prealloc_queue_reqs",)),
+        Pick(("sglang:num_decode_transfer_queue_reqs",)),
+    ),
+    kv=Pick(("sglang:token_usage",), how="max"),
+    preemptions=Pick(("sglang:num_retracted_requests_total", "sglang:num_retractions_total")),
+    prompt_tokens=Pick(("sglang:prompt_tokens_total",)),
+    generation_tokens=Pick(("sglang:generation_tokens_total",)),
+    finished=Pick(("sglang:num_requests_total",)),
+    steps=Pick(("sglang:cuda_graph_passes_total",)),
+)
+
+
+def recognises(samples: Samples) -> bool:
+    """Its queue gauges or token counters; a router of SGLang has neither."""
+    return any(samples.has(name) for name in ("sglang:num_running_reqs", "sglang:num_queue_reqs", REALTIME))
+
+
+def read(samples: Samples, look: Look, known: Known) -> Reading:
+    """Evidence per data-parallel and tensor-parallel rank."""
+    lanes = tuple(_lane(lane, samples) for lane in read_lanes(samples, TABLE))
+    ready = not (look.health is not None and look.health.status == 503)
+    generating = [s.value for s in samples.get(OPEN) if s.labels.get("endpoint", "").startswith(("/generate", "/v1/c"))]
+    return Reading(
+        lanes=lanes,
+        detail="" if lanes else "no sglang: series yet: nothing was served since it started",
+        model=next(
+            (s.labels["model_name"] for s in samples.get("sglang:num_running_reqs") if "model_name" in s.labels), None
+        ),
+        in_flight=sum(generating) if generating else None,
+        loop=loop_lag(samples),
+        loading=None if ready else "its /health answers 503 and no token was made yet: it warms up",
+        first_token=first_token_counts(samples, "sglang:time_to_first_token_seconds"),
+    )
+
+
+def _lane(lane: LaneEvidence, samples: Samples) -> LaneEvidence:
+    alive = pick(samples, Pick((IDLE_SECONDS,)), TABLE.labels).get(lane.lane)
+    paused = pick(samples, Pick((PAUSED,)), TABLE.labels).get(lane.lane)
+    generated = pick(samples, Pick((REALTIME,), {"mode": "decode"}), TABLE.labels).get(lane.lane)
+    return replace(
+        lane,
+        alive=alive[1] if alive else None,
+        asleep=f"paused ({paused[1]:g} requests held for a weight update)" if paused and paused[1] > 0 else None,
+        generation_tokens=generated[1] if generated else lane.generation_tokens,
+    )
+
+
+def facts(samples: Samples, known: Known) -> Facts:
+    """Sighted with the realtime counters; before them only finished requests are counted."""
+    sighted = samples.has(REALTIME)
+    return Facts(
+        kind="sglang",
+        version=known.version,
+        sighted=sighted,
+        sight_why="every forward is counted" if sighted else "before 0.5.8 tokens are counted only when a request finishes",
+        stuck_after=480.0,
+        stalled_floor=30.0,
+        stuck_floor=60.0,
+        floor_why="SGLang's gauges may be 30 s old",
+        health_is_idle_canary=True,
+        tokens_at_finish=not sighted,
+    )
+
+
+ENGINE = Engine(
+    kind="sglang",
+    series=(
+        *TABLE.series(),
+        IDLE_SECONDS,
+        PAUSED,
+        OPEN,
+        "sglang:time_to_first_token_seconds_bucket",
+        "llm_event_loop_lag_seconds",
+    ),
+    recognises=recognises,
+    read=read,
+    facts=facts,
+    health_until_served=True,
+    once=("/v1/models", "/server_info"),
+    canary=CanaryPlan(
+        path="/health_generate",
+        method="GET",
+        silent_codes=frozenset({429, 503}),
+        answered=lambda status, body: status == 200,
+    ),
+    mend={
+        0: "start SGLang with --enable-metrics",
+        404: "start SGLang with --enable-metrics (or --enable-metrics-for-all-schedulers)",
+    },
+)

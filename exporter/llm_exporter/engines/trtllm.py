@@ -1,0 +1,72 @@
+"""TensorRT-LLM's trtllm-serve. Not run by us.
+
+Facts (``tensorrt_llm/serve/openai_server.py``): its Prometheus series move only when a request finishes, so a long
+request looks frozen: blind. ``GET /metrics`` is JSON and destructive (it drains the statistics for whoever reads them
+next): never asked; the text is at ``/prometheus/metrics``. ``/health`` is 503 after a fatal error (issue 18663: for
+ever). Its HangDetector kills after 300 s.
+"""
+
+from __future__ import annotations
+
+from ..exposition import Samples
+from ..judge.model import Facts
+from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
+from .lanes import LaneTable, Pick, first_token_counts, read_lanes
+
+TABLE = LaneTable(
+    labels=(),
+    progress=(
+        Pick(("trtllm_request_success_total",)),
+        Pick(("trtllm_e2e_request_latency_seconds_count",)),
+        Pick(("trtllm_time_to_first_token_seconds_count",)),
+        Pick(("trtllm_generation_tokens_total",)),
+    ),
+    running=Pick(("trtllm_num_requests_running",)),
+    waiting=(Pick(("trtllm_num_requests_waiting",)),),
+    kv=Pick(("trtllm_kv_cache_utilization",), how="max"),
+    finished=Pick(("trtllm_request_success_total",)),
+    generation_tokens=Pick(("trtllm_generation_tokens_total",)),
+)
+
+
+def recognises(samples: Samples) -> bool:
+    """Any of its series."""
+    return any(name.startswith("trtllm_") for name in samples.names())
+
+
+def read(samples: Samples, look: Look, known: Known) -> Reading:
+    """One lane."""
+    dead = look.health is not None and look.health.status == 503
+    return Reading(
+        lanes=read_lanes(samples, TABLE),
+        detail="" if samples.by_name else "no trtllm_ series: set return_perf_metrics: true",
+        death="its own /health answers 503: the executor is dead" if dead else None,
+        loading="its /health answers 503 and it has not served yet" if dead else None,
+        first_token=first_token_counts(samples, "trtllm_time_to_first_token_seconds"),
+    )
+
+
+def facts(samples: Samples, known: Known) -> Facts:
+    """Blind by construction."""
+    return Facts(
+        kind="trtllm",
+        version=known.version,
+        sighted=False,
+        sight_why="its series move only when a request finishes",
+        stuck_after=480.0,
+        tokens_at_finish=True,
+    )
+
+
+ENGINE = Engine(
+    kind="trtllm",
+    series=(*TABLE.series(), "trtllm_time_to_first_token_seconds_bucket"),
+    recognises=recognises,
+    read=read,
+    facts=facts,
+    metrics_path="/prometheus/metrics",
+    once=("/version", "/v1/models"),
+    canary=CanaryPlan(body=one_token),
+    mend={0: "set return_perf_metrics: true in trtllm-serve's options"},
+    tier=2,
+)
