@@ -27,17 +27,26 @@ class Guard:
         """True while no task has died."""
         return not self.deaths
 
-    def spawn(self, name: str, factory: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Run ``factory()`` as an eternal task; the caller may cancel the returned task."""
+    def spawn(
+        self, name: str, factory: Callable[[], Coroutine[Any, Any, None]], *, eternal: bool = True
+    ) -> asyncio.Task[None]:
+        """Run ``factory()`` as a task that the caller may cancel; an `eternal` one dies by returning, too."""
         task = asyncio.create_task(factory(), name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._eternal_ended if eternal else self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if task.cancelled():
-            return
+        if not task.cancelled() and task.exception() is not None:
+            self._died(task)
+
+    def _eternal_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._died(task)
+
+    def _died(self, task: asyncio.Task[None]) -> None:
         name = task.get_name()
         self.deaths[name.partition(":")[0]] += 1
         error = task.exception()

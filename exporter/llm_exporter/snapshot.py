@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llm_exporter.judge.model import LaneEvidence, State, Verdict
 from llm_exporter.target_config import Target
@@ -133,3 +133,24 @@ class Snapshot:
     def stale(self, now: float) -> bool:
         """Whether the last look is more than three intervals ago, by the monotonic clock."""
         return self.looked is None or now - self.looked > 3 * self.interval + self.seconds
+
+
+TOO_OLD = "not looked at for three intervals: the exporter is overloaded, see llm_exporter_late_observations_total"
+
+
+def outdated(snapshot: Snapshot) -> Snapshot:
+    """What may still be said of a target whose last look is too old: who it is, and that nothing is known."""
+    return replace(
+        snapshot,
+        verdict=Verdict(State.UNKNOWN, TOO_OLD if snapshot.looked is not None else "not looked at yet"),
+        up=False,
+        lanes=(),
+        checks=Checks(),
+        missing=(),
+        native_status=0,
+        native_seconds=None,
+        static_seconds=None,
+        loop_lag=None,
+        gpu=None,
+        first_token={},
+    )

@@ -1,0 +1,140 @@
+"""All monitors: started, stopped and reconfigured as the configuration and the discoveries say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from llm_common.guard import Guard
+from llm_exporter import checks
+from llm_exporter.clock import Clock, LoopLag
+from llm_exporter.lines import Lines, render, render_stale
+from llm_exporter.monitor import Monitor
+from llm_exporter.scrape import Scraper
+from llm_exporter.snapshot import Snapshot, outdated
+from llm_exporter.target_config import Target
+
+_log = logging.getLogger("llm.fleet")
+
+
+class Fleet:
+    """The watched targets by name.
+
+    Targets that stay through a change of configuration keep their history: same name, same URL, same engine.
+    """
+
+    def __init__(
+        self, scraper: Scraper, clock: Clock, guard: Guard, lag: LoopLag | None = None, *, sends_canaries: bool = True
+    ) -> None:
+        self._scraper = scraper
+        self._clock = clock
+        self._guard = guard
+        self._lag = lag
+        self._sends_canaries = sends_canaries
+        self._monitors: dict[str, Monitor] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._lines: dict[str, Lines] = {}
+        self._late_of_gone = 0
+
+    def __len__(self) -> int:
+        return len(self._monitors)
+
+    async def set_targets(self, targets: Iterable[Target]) -> None:
+        """Watch exactly these targets from now on."""
+        wanted = {target.name: target for target in targets}
+        for name in [name for name, monitor in self._monitors.items() if not _same(monitor, wanted.get(name))]:
+            await self._drop(name)
+        for name, target in wanted.items():
+            monitor = self._monitors.get(name)
+            if monitor is None:
+                self._add(target)
+            elif monitor.target != target:
+                monitor.reconfigure(target)
+                self._take(monitor.snapshot)
+
+    def _add(self, target: Target) -> None:
+        monitor = Monitor(
+            target, self._scraper, self._clock, self._guard,
+            lag=self._lag, publish=self._take, sends_canaries=self._sends_canaries,
+        )  # fmt: skip
+        self._monitors[target.name] = monitor
+        self._lines[target.name] = render_stale(monitor.snapshot)
+        self._tasks[target.name] = self._guard.spawn(f"monitor:{target.name}", monitor.run)
+
+    async def _drop(self, name: str) -> None:
+        monitor, task = self._monitors.pop(name), self._tasks.pop(name)
+        del self._lines[name]
+        self._late_of_gone += monitor.late
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await monitor.stop()
+        _log.info("target is not watched any more", extra={"target": name})
+
+    def _take(self, snapshot: Snapshot) -> None:
+        if snapshot.name in self._monitors:
+            self._lines[snapshot.name] = render_stale(snapshot) if snapshot.looked is None else render(snapshot)
+
+    def monitor(self, name: str) -> Monitor | None:
+        """The monitor of a target, or None."""
+        return self._monitors.get(name)
+
+    def snapshot(self, name: str) -> Snapshot | None:
+        """What may be said of a target now, or None if it is not watched."""
+        monitor = self._monitors.get(name)
+        return None if monitor is None else self._current(monitor.snapshot)
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """What may be said of every target now, by name."""
+        for name in sorted(self._monitors):
+            yield self._current(self._monitors[name].snapshot)
+
+    def _current(self, snapshot: Snapshot) -> Snapshot:
+        return outdated(snapshot) if snapshot.stale(self._clock.monotonic()) else snapshot
+
+    def lines(self) -> Sequence[Lines]:
+        """The rendered lines of every target at this moment."""
+        now = self._clock.monotonic()
+        return [
+            render_stale(monitor.snapshot) if monitor.snapshot.stale(now) else self._lines[name]
+            for name, monitor in self._monitors.items()
+        ]
+
+    @property
+    def late(self) -> int:
+        """Observations that came too late or were dropped for it, ever."""
+        return self._late_of_gone + sum(monitor.late for monitor in self._monitors.values())
+
+    @property
+    def looked_at_all(self) -> bool:
+        """Whether every target had its first look."""
+        return all(monitor.snapshot.looked is not None for monitor in self._monitors.values())
+
+    @property
+    def fail_open(self) -> bool:
+        """Whether too many targets would fail ``live`` at once."""
+        return checks.fail_open(snapshot.checks.live for snapshot in self.snapshots())
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        for name in list(self._monitors):
+            await self._drop(name)
+
+
+def _same(monitor: Monitor, target: Target | None) -> bool:
+    """Whether the target is still the same server, so that its history is worth keeping."""
+    known = monitor.target
+    return target is not None and (known.url, known.engine) == (target.url, target.engine)
+
+
+def merged(configured: Sequence[Target], discovered: Mapping[str, Sequence[Target]]) -> list[Target]:
+    """One list of targets: a configured name wins over a discovered one; the sources follow in their order."""
+    targets = {target.name: target for target in configured}
+    for source, found in discovered.items():
+        for target in found:
+            if target.name not in targets:
+                targets[target.name] = replace(target, source=source)
+            elif targets[target.name].url != target.url:
+                _log.warning("two targets have one name, the first is kept", extra={"target": target.name, "source": source})
+    return list(targets.values())

@@ -1,0 +1,315 @@
+"""Watches one target: look, judge, publish, again. Everything that is said of it passes through `observe`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from llm_common.guard import Guard
+from llm_exporter import canary, checks
+from llm_exporter.clock import Clock, LoopLag
+from llm_exporter.engines import Look
+from llm_exporter.judge import CanaryOutcome, CanaryRequest, State
+from llm_exporter.judge.model import LoopEvidence, Witness
+from llm_exporter.looks import Looker
+from llm_exporter.pipeline import Mind, Seen, step
+from llm_exporter.recording import Recorder
+from llm_exporter.scrape import Scraper
+from llm_exporter.snapshot import Change, SentCanary, Snapshot
+from llm_exporter.target_config import Target
+
+_log = logging.getLogger("llm.monitor")
+TIMELINE = 100
+CANARIES_KEPT = 20
+LONGEST_PAUSE = 5.0
+Publish = Callable[[Snapshot], None]
+
+
+class Monitor:
+    """One target's loop, its memory, and its one canary.
+
+    Args:
+        target: Whom to watch.
+        scraper: The HTTP client.
+        clock: Time.
+        guard: Owner of the tasks.
+        lag: Delays of our own loop: a timeout that we caused ourselves is not judged.
+        publish: Called with every new snapshot.
+        sends_canaries: False for an exporter that shall never send any.
+        recorder: Gets every look, canary and what was learned, if given.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        scraper: Scraper,
+        clock: Clock,
+        guard: Guard,
+        *,
+        lag: LoopLag | None = None,
+        publish: Publish | None = None,
+        sends_canaries: bool = True,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._scraper = scraper
+        self._clock = clock
+        self._guard = guard
+        self._lag = lag
+        self._publish = publish
+        self._sends_canaries = sends_canaries
+        self._recorder = recorder
+        self._mind = Mind.of(target.engine)
+        self._looker = Looker(scraper, target, clock)
+        self._lock = asyncio.Lock()
+        self._flight: tuple[CanaryRequest, asyncio.Task[None]] | None = None
+        self._outcome: CanaryOutcome | None = None
+        self._proof: asyncio.Task[Snapshot] | None = None
+        self._proved: float | None = None
+        self._about_for: str | None = None
+        self.late = 0
+        self.last_look: Look | None = None
+        self.snapshot = Snapshot(target, interval=target.patience.pace(self._mind.engine)[0])
+
+    @property
+    def target(self) -> Target:
+        """The target as configured now."""
+        return self.snapshot.target
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two looks."""
+        return self.target.patience.pace(self._mind.engine)[0]
+
+    def reconfigure(self, target: Target) -> None:
+        """Take a changed configuration of the same server; the history stays."""
+        self._looker.target = target
+        self.snapshot = replace(self.snapshot, target=target, interval=target.patience.pace(self._mind.engine)[0])
+
+    async def run(self) -> None:
+        """Look for ever, at a pace of its own; the first look is spread over the interval by the target's name."""
+        await self._clock.sleep(self.interval * _spread(self.target.name))
+        due = self._clock.monotonic()
+        while True:
+            await self.observe()
+            due += self.interval
+            now = self._clock.monotonic()
+            if now > due + self.interval / 2:
+                self.late += 1
+                due = now
+            await self._clock.sleep(max(0.0, due - now))
+
+    async def observe(self) -> Snapshot:
+        """One look, judged and published; waits for its turn if one is under way."""
+        async with self._lock:
+            outcome, self._outcome = self._outcome, None
+            flight = self._flight[0] if self._flight is not None else None
+            interval, timeout = self.target.patience.pace(self._mind.engine)
+            look = await self._looker.look(self._mind.engine, timeout, interval)
+            if self._ours_was_the_delay(look, timeout):
+                self.late += 1
+                self._outcome = outcome
+                return self.snapshot
+            self._mind, seen = step(
+                self._mind,
+                look,
+                self.target.patience.settings(self._mind.engine),
+                canary=outcome,
+                own_canary=flight is not None,
+                own_canary_lane=flight.lane if flight is not None else None,
+                witness=self._witness(),
+                loop=self._loop(),
+            )
+            self.last_look = look
+            if self._recorder is not None:
+                self._recorder.look(look)
+            await self._learn(seen)
+            self._take(seen, self._clock.monotonic() - look.t)
+        if seen.verdict.wants is not None:
+            self._send(seen.verdict.wants)
+        return self.snapshot
+
+    def _witness(self) -> Witness | None:
+        return None
+
+    def _loop(self) -> LoopEvidence | None:
+        return None
+
+    def _ours_was_the_delay(self, look: Look, timeout: float) -> bool:
+        late = self._lag is not None and self._lag.since(look.t) > timeout / 4
+        return late and look.metrics.kind == "timeout"
+
+    async def _learn(self, seen: Seen) -> None:
+        """Ask once per process for version and model; until then the judge knows less, never something wrong."""
+        engine = self._mind.engine
+        answered = seen.observation.reach == "answered" and bool(seen.reading.lanes)
+        if engine is None or not (answered or engine.metrics_path is None):
+            return
+        process = f"{engine.kind} {seen.observation.incarnation}"
+        if process != self._about_for or seen.verdict.restarted:
+            self._about_for = process
+            self._looker.forget()
+        known = await self._looker.about(engine)
+        if known is not None and known != self._mind.known:
+            self._mind = replace(self._mind, known=known)
+            if self._recorder is not None:
+                self._recorder.about(known)
+
+    def _take(self, seen: Seen, seconds: float) -> None:
+        before, verdict, look, observation = self.snapshot, seen.verdict, seen.look, seen.observation
+        engine = self._mind.engine
+        changed = before.looked is None or before.verdict.state is not verdict.state
+        health = look.health
+        missing = dict.fromkeys((*seen.reading.missing, *(name for lane in seen.reading.lanes for name in lane.missing)))
+        after = replace(
+            before,
+            interval=self.interval,
+            kind=engine.kind if engine is not None else "",
+            version=self._mind.known.version,
+            model=self._mind.known.model or seen.reading.model,
+            prefill_blind=self._blind(seen),
+            verdict=verdict,
+            since=look.unix if changed else before.since,
+            looked=look.t,
+            looked_at=look.unix,
+            seconds=seconds,
+            offset=look.unix - look.t,
+            up=observation.reach == "answered" and look.metrics.kind is None and look.metrics.status == 200,
+            lanes=observation.lanes,
+            native_status=(health.status or 0) if health is not None else 0,
+            native_seconds=health.seconds if health is not None and health.status is not None else None,
+            static_seconds=self._looker.static_seconds,
+            loop_lag=observation.loop.lag if observation.loop is not None else None,
+            started_at=seen.reading.started,
+            incarnation=observation.incarnation or before.incarnation,
+            restarts=before.restarts + int(verdict.restarted),
+            restarted_at=look.unix if verdict.restarted else before.restarted_at,
+            unserved_at=look.unix if observation.reach in ("refused", "reset", "loading") else before.unserved_at,
+            first_token=seen.reading.first_token,
+            missing=tuple(missing),
+            bad_lines=seen.bad_lines,
+        )
+        if changed:
+            after = replace(
+                after,
+                timeline=(*before.timeline, Change(look.unix, verdict.state, verdict.reason))[-TIMELINE:],
+                transitions=_counted(before.transitions, verdict.state.value) if before.looked is not None else {},
+            )
+            _log.log(
+                logging.WARNING if verdict.state in (State.STUCK, State.FAILED) else logging.INFO,
+                "%s",
+                verdict.sentence,
+                extra={"target": before.name},
+            )
+        failure = _failure(seen)
+        if failure is not None:
+            after = replace(after, errors=_counted(before.errors, failure))
+        self._set(replace(after, checks=checks.of(after, before.checks)))
+
+    def _blind(self, seen: Seen) -> bool:
+        given = self.target.patience.prefill_blind
+        return (not seen.observation.facts.sighted) if given is None else given
+
+    def _set(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        if self._publish is not None:
+            self._publish(snapshot)
+
+    def _send(self, request: CanaryRequest) -> None:
+        """Send the canary that the judge asked for, unless one is in flight."""
+        if self._flight is not None:
+            return
+        task = self._guard.spawn(f"canary:{self.target.name}", lambda: self._fly(request), eternal=False)
+        self._flight = request, task
+
+    async def _fly(self, request: CanaryRequest) -> None:
+        if self._sends_canaries:
+            engine = self._mind.engine
+            configured = self.target.patience.canary.model
+            model = configured or self._mind.known.model or self.snapshot.model
+            plan = engine.canary if engine is not None else None
+            outcome = await canary.ask(self._scraper, self._clock, self.target, plan, request, model)
+        else:
+            words = "this exporter sends no canaries"
+            outcome = CanaryOutcome(request.kind, "none", self._clock.monotonic(), 0.0, words=words)
+        self._flight = None
+        self._outcome = outcome
+        self._note(outcome)
+        if outcome.result != "none":
+            # The answer, or the silence, counts only with a page that was read after it.
+            await self.observe()
+
+    def _note(self, outcome: CanaryOutcome) -> None:
+        if self._recorder is not None:
+            self._recorder.canary(outcome)
+        entry = SentCanary(
+            unix=outcome.began + self.snapshot.offset,
+            kind=outcome.kind or "",
+            lane=outcome.lane,
+            result=outcome.result,
+            seconds=outcome.seconds,
+            status=outcome.status,
+            words=outcome.words,
+        )
+        self._set(
+            replace(
+                self.snapshot,
+                canaries=_counted(self.snapshot.canaries, outcome.result),
+                canary_log=(*self.snapshot.canary_log, entry)[-CANARIES_KEPT:],
+            )
+        )
+        _log.info(
+            "a canary was sent: %s", outcome.result,
+            extra={"target": self.target.name, "seconds": round(outcome.seconds, 3), "words": outcome.words},
+        )  # fmt: skip
+
+    async def prove(self) -> Snapshot:
+        """Fresh looks now. Callers at the same time share one proof; the next begins an interval after it."""
+        if self._proof is None or self._proof.done():
+            self._proof = asyncio.create_task(self._prove(), name=f"proof:{self.target.name}")
+        return await asyncio.shield(self._proof)
+
+    async def _prove(self) -> Snapshot:
+        pause = min(self.interval, LONGEST_PAUSE)
+        if self._proved is not None:
+            await self._clock.sleep(max(0.0, self._proved + pause - self._clock.monotonic()))
+        self._proved = self._clock.monotonic()
+        snapshot = await self.observe()
+        verdict = snapshot.verdict
+        if snapshot.up and (verdict.progress is None or verdict.state in (State.STALLED, State.STUCK)):
+            # One look shows values; that they stand still is only seen by a second one.
+            await self._clock.sleep(pause)
+            snapshot = await self.observe()
+        return snapshot
+
+    async def stop(self) -> None:
+        """Cancel what is in flight."""
+        tasks = [task for task in (self._proof, self._flight[1] if self._flight is not None else None) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _spread(name: str) -> float:
+    """A stable number from 0 to 1 for a name: looks at many targets are spread over time, the same in every run."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
+
+
+def _counted(counts: dict[str, int] | object, key: str) -> dict[str, int]:
+    known = dict(counts) if isinstance(counts, dict) else {}
+    known[key] = known.get(key, 0) + 1
+    return known
+
+
+def _failure(seen: Seen) -> str | None:
+    """Why a look gave nothing to judge, as the metric's reason; None if it did, or the server is loading."""
+    page, reach = seen.look.metrics, seen.observation.reach
+    if reach == "loading":
+        return None
+    if page.kind is not None:
+        return page.kind
+    if page.status != 200:
+        return "http"
+    return None if seen.observation.lanes else "unreadable"
