@@ -110,7 +110,7 @@ OWN_FAMILIES: tuple[Family, ...] = (
     Family(
         "llm_exporter_build_info",
         "info",
-        "Version of the exporter; external_url: where people reach its pages (--web.external-url, else empty), for alerts' links.",
+        "Version of the exporter; external_url: where people reach its pages (--web.external-url), for links in alerts.",
         ("version", "external_url"),
     ),
     Family("llm_exporter_config_last_reload_successful", "gauge", "1 if the last reading of the configuration succeeded."),
