@@ -460,6 +460,18 @@ EXPORTERS = [
         "LLMHealthExporterTaskDied", gauge("llm_exporter_task_deaths_total", "0*20m", **OWN, task="poll"), why="none died"
     ),
     Scene(
+        "LLMHealthDiscoveryFailed",
+        gauge("llm_exporter_discovery_up", "1*2m 0*15m", **OWN, source="file:targets.json"),
+        fires=("9m15s",),
+        silent=("8m30s",),
+        labels=OWN | {"source": "file:targets.json"},
+    ),
+    Scene(
+        "LLMHealthDiscoveryFailed",
+        gauge("llm_exporter_discovery_up", "1*2m 0*4m 1*10m", **OWN, source="docker"),
+        why="read again",
+    ),
+    Scene(
         "LLMHealthFailOpen",
         gauge("llm_exporter_fail_open", "0*2m 1*5m", **OWN),
         fires=("3m15s",),
