@@ -3,7 +3,7 @@
 # Gets or builds every image that compose.yaml needs and writes their names to $CACHE/images.env.
 # A registry's images are pulled where one answers. Where none does, root on Debian builds stand-ins from Debian's
 # packages, under stuckproof.local/… so that nobody takes them for the originals. BASE_IMAGE, PROMETHEUS_IMAGE,
-# ALERTMANAGER_IMAGE and GRAFANA_IMAGE replace any of them.
+# ALERTMANAGER_IMAGE and GRAFANA_IMAGE replace any of them; STUCKPROOF_SUITE=sid takes Debian's newest packages instead.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # The pinned originals; compose.yaml names the same ones.
@@ -13,7 +13,7 @@ ALERTMANAGER_ORIGINAL=prom/alertmanager:v0.28.1
 GRAFANA_ORIGINAL=grafana/grafana:12.1.0
 
 LOCAL=stuckproof.local
-SUITE=bookworm
+SUITE=${STUCKPROOF_SUITE:-bookworm}
 TAG=${STUCKPROOF_TAG:-dev}
 
 present() { docker image inspect "$1" >/dev/null 2>&1; }

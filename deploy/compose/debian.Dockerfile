@@ -2,7 +2,8 @@
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 ARG PACKAGE
-RUN apt-get -q update \
+# A mirror that lags may carry a release file past its date; what it signs is still checked.
+RUN apt-get -q -o Acquire::Check-Valid-Until=false update \
     && DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends "$PACKAGE" \
     && rm -rf /var/lib/apt/lists/*
 RUN program=${PACKAGE#prometheus-} && mkdir -p "/$program" "/etc/$program" \

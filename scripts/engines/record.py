@@ -69,7 +69,7 @@ def vllm_data_parallel_one_rank_stopped_while_busy(name: str, scratch: Path) -> 
         rest(5)
         recorder = Recorder(PORT, interval=2.0)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             requests = lab.send(engine, 2, tokens=LONG, headers={"X-data-parallel-rank": "0"})
             requests += lab.send(engine, 2, tokens=LONG, headers={"X-data-parallel-rank": "1"})
             recorder.event("2 requests sent to each rank")
@@ -100,7 +100,7 @@ def vllm_data_parallel_idle_one_rank_stopped(name: str, scratch: Path) -> None:
             lab.send(engine, 1, tokens=20, headers={"X-data-parallel-rank": lane})[0].join(120)
         recorder = Recorder(PORT, interval=2.0)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(3)
             recorder.canary("small", lane="0")
             recorder.canary("small", lane="1")
@@ -133,7 +133,7 @@ def vllm_engine_stopped_while_busy_canary_silent(name: str, scratch: Path) -> No
         (core,) = engine.processes("VLLM::EngineCore")
         recorder = Recorder(PORT)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(1.5)
             requests = busy(engine, recorder, 3)
             rest(3)
@@ -158,7 +158,7 @@ def vllm_worker_stopped_while_busy(name: str, scratch: Path) -> None:
         (worker,) = engine.processes("VLLM::Worker")
         recorder = Recorder(PORT)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(1.5)
             requests = busy(engine, recorder, 3)
             rest(3)
@@ -183,7 +183,7 @@ def vllm_engine_stopped_while_idle_canaries_silent(name: str, scratch: Path) -> 
         (core,) = engine.processes("VLLM::EngineCore")
         recorder = Recorder(PORT)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(2)
             recorder.canary("small")
             recorder.event("EngineCore SIGSTOP")
@@ -206,7 +206,7 @@ def vllm_restarted_while_busy(name: str, scratch: Path) -> None:
     try:
         recorder = Recorder(PORT)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(1.5)
             busy(engine, recorder, 3)
             rest(3)
@@ -255,7 +255,7 @@ def vllm_api_key(name: str, scratch: Path) -> None:
         (core,) = engine.processes("VLLM::EngineCore")
         recorder = Recorder(PORT)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(1.5)
             recorder.canary("small")
             requests = busy(engine, recorder, 3)
@@ -281,7 +281,7 @@ def vllm_two_api_servers_engine_stopped_while_busy(name: str, scratch: Path) -> 
         (core,) = engine.processes("VLLM::EngineCore")
         recorder = Recorder(PORT)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(1.5)
             requests = busy(engine, recorder, 4)
             rest(3)
@@ -305,7 +305,7 @@ def vllm_saturated(name: str, scratch: Path) -> None:
     try:
         recorder = Recorder(PORT)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(1.5)
             requests = busy(engine, recorder, 60)
             rest(18)
@@ -325,7 +325,7 @@ def vllm_killed_while_idle(name: str, scratch: Path) -> None:
         (core,) = engine.processes("VLLM::EngineCore")
         recorder = Recorder(PORT)
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(3)
             recorder.event("EngineCore SIGKILL")
             os.kill(core, signal.SIGKILL)
@@ -341,17 +341,15 @@ def vllm_paused(name: str, scratch: Path) -> None:
     engine = lab.vllm(PORT, scratch / "log", env={"VLLM_SERVER_DEV_MODE": "1"}).start()
     try:
         lab.send(engine, 1, tokens=20)[0].join(120)
-        recorder = Recorder(PORT)
+        recorder = Recorder(PORT, extra=("/is_sleeping", "/is_paused"))
         with recorder.running():
-            recorder.about(version="0.32.0")
+            recorder.about(version="0.32.0", model="small")
             rest(1.5)
             requests = busy(engine, recorder, 3)
             rest(2)
             status, body = lab.post(PORT, "/pause?mode=keep")
             recorder.event(f"POST /pause?mode=keep: {status} {body.decode(errors='replace')[:80]}")
             rest(11.5)
-            status, body = lab.get(PORT, "/is_paused")
-            recorder.event(f"GET /is_paused: {status} {body.decode(errors='replace')[:80]}")
             recorder.canary("small")
             rest(2)
             status, body = lab.post(PORT, "/resume")
@@ -368,7 +366,9 @@ def _llama(scratch: Path, *arguments: str, **options: str) -> lab.Engine:
 
 
 def _llama_recorder(**options: object) -> Recorder:
-    return Recorder(PORT, keep=LLAMA_HEADERS, **options)  # type: ignore[arg-type]
+    recorder = Recorder(PORT, keep=LLAMA_HEADERS, extra=("/props",), **options)  # type: ignore[arg-type]
+    recorder.about(version="b11434", model="small")
+    return recorder
 
 
 @scenario

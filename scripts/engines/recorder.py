@@ -35,7 +35,8 @@ def kind_of(error: BaseException) -> str:
 class Recorder:
     """Polls ``/metrics`` and ``/health`` every ``interval`` seconds and notes what is done and which canaries were sent.
 
-    ``headers`` go with every look (an API key where ``/metrics`` wants one). Lines are written when they are complete.
+    ``headers`` go with every look (an API key where ``/metrics`` wants one); response headers named in ``keep`` are kept;
+    ``extra`` are side endpoints read at every look. Lines are written when they are complete.
     """
 
     def __init__(
@@ -46,10 +47,10 @@ class Recorder:
         timeout: float = 2.0,
         headers: Mapping[str, str] | None = None,
         keep: tuple[str, ...] = (),
-        metrics: str = "/metrics",
+        extra: tuple[str, ...] = (),
     ) -> None:
         self._port, self._interval, self._timeout = port, interval, timeout
-        self._headers, self._keep, self._metrics = dict(headers or {}), keep, metrics
+        self._headers, self._keep, self._extra = dict(headers or {}), keep, extra
         self._lines: list[Line] = []
         self._began = time.monotonic()
         self._end = threading.Event()
@@ -84,8 +85,10 @@ class Recorder:
     def look(self) -> None:
         """One observation."""
         line: Line = {"t": self.elapsed(), "unix": round(time.time(), 3)}
-        line["metrics"] = self._exchange("GET", self._metrics, self._timeout, {})
+        line["metrics"] = self._exchange("GET", "/metrics", self._timeout, {})
         line["health"] = self._exchange("GET", "/health", self._timeout, {})
+        if self._extra:
+            line["extra"] = {path: self._exchange("GET", path, self._timeout, {}) for path in self._extra}
         self._lines.append(line)
 
     def _poll(self) -> None:
