@@ -166,3 +166,24 @@ def refused(stack: Stack, since: float) -> dict[str, Any] | None:
 def test_webhook_without_the_token_is_refused(stack: Stack) -> None:
     assert stack.remediator("POST", "/api/v1/alerts", stack.webhook(), token="wrong").status == 401
     assert stack.remediator("GET", "/-/healthy", token="").status == 200
+
+
+ASK_PROXY = """
+import http.client, sys
+connection = http.client.HTTPConnection("docker-proxy", 2375, timeout=10)
+connection.request(sys.argv[1], sys.argv[2])
+answer = connection.getresponse()
+print(answer.status, answer.read().decode()[:300])
+"""
+
+
+def test_the_socket_proxy_restarts_engines_and_creates_nothing(stack: Stack) -> None:
+    def ask(method: str, path: str) -> str:
+        return stack.docker("exec", stack.container("remediator"), "python3", "-c", ASK_PROXY, method, path)
+
+    exporter = stack.incarnation("exporter")
+    assert ask("GET", "/containers/json").startswith("200 ")
+    for path in ("/containers/create", f"/containers/{exporter.split()[0]}/exec", f"/containers/{exporter.split()[0]}/kill"):
+        assert ask("POST", path).startswith("403 "), path
+    assert ask("POST", f"/containers/{exporter.split()[0]}/restart?t=1").startswith("403 "), "it has no label that allows it"
+    assert stack.incarnation("exporter") == exporter
