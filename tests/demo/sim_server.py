@@ -48,7 +48,10 @@ class SimServer:
             env={**os.environ, "PYTHONPATH": str(DEMO)},
         )
         if self._wait:
-            await until(self.health, lambda status: status == 200)
+            status = await until(self.health, lambda status: status == 200 or self.process.returncode is not None)
+            if status != 200:
+                await self.session.close()
+            assert status == 200, "the simulated server ended while it started; see its standard error"
         return self
 
     async def __aexit__(
