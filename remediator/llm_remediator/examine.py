@@ -92,8 +92,6 @@ class Examiner:
         self._outside = outside
         self._journal = journal
         self._clock_watch = ClockWatch()
-        self.beginning: set[str] = set()
-        """Targets whose intent is about to be written."""
 
     @property
     def mode(self) -> Mode:
@@ -112,7 +110,7 @@ class Examiner:
     ) -> Snapshot:
         """All cheap facts. `ignoring`: the attempt on whose behalf we look."""
         members = await self.members(target)
-        return await self._assemble(target, alert, reports, members, ignoring)
+        return await self.assemble(target, alert, reports, members, ignoring)
 
     async def decide(
         self, target: Target, alert: Alert | None, reports: Reports, *, ignoring: int | None = None
@@ -140,7 +138,7 @@ class Examiner:
         else:
             witnesses = await self.witnesses(target)
         reports = await self.reports()
-        fresh = await self._assemble(target, snapshot.alert, reports, members, ignoring)
+        fresh = await self.assemble(target, snapshot.alert, reports, members, ignoring)
         return replace(fresh, processes=processes, processes_fault=fault, proof=proof, witnesses=witnesses)
 
     async def members(self, target: Target) -> tuple[Member, ...]:
@@ -190,14 +188,15 @@ class Examiner:
                 break
         return tuple(samples), ""
 
-    async def _assemble(
+    async def assemble(
         self,
         target: Target,
         alert: Alert | None,
         reports: Reports,
         members: tuple[Member, ...],
-        ignoring: int | None,
+        ignoring: int | None = None,
     ) -> Snapshot:
+        """A snapshot around members that were resolved already."""
         try:
             known, fault = await self._journal.run(lambda db: self._recall(db, target, ignoring)), ""
         except StoreError as error:
@@ -206,7 +205,6 @@ class Examiner:
         now = self._outside.clock.wall()
         report = reports.by_name.get(target.name)
         report_fault = reports.fault or f"the exporter does not know a target named {target.name}"
-        flying = known.open_targets | (self.beginning - {target.name})
         return Snapshot(
             now=now,
             mode=self.mode,
@@ -222,7 +220,7 @@ class Examiner:
             members=members,
             history=known.history,
             fleet=FleetFacts(
-                members=fleet_members(self._config, reports, flying),
+                members=fleet_members(self._config, reports, known.open_targets),
                 acts=known.acts,
                 breaker_last_open=known.breaker_last_open,
             ),

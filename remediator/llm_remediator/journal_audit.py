@@ -12,6 +12,7 @@ from llm_remediator.ports import Notice
 from llm_remediator.service import DecisionView, Delivery, GateView
 
 NOTICE_TRIES = 5
+Db = sqlite3.Connection
 
 
 def store_delivery(db: sqlite3.Connection, delivery: Delivery, known: frozenset[str], *, at: float) -> None:

@@ -56,6 +56,8 @@ class Remedy:
         self._tally = tally
         self._changed = changed
         self._runtime = outside.runtime(target)
+        self.phase = "intent"
+        """intent, acting, verifying, closed: for people; the journal has the truth."""
 
     async def intend(self, snapshot: Snapshot, decision: Decision) -> int:
         """Write the decision and the intent in one transaction. `StoreError`: then nothing is done."""
@@ -97,6 +99,7 @@ class Remedy:
     async def proceed(self, attempt_id: int, *, fresh: bool = False) -> None:
         """Bring an attempt to its end, from whatever point it is at. `fresh`: no crash lies between."""
         attempt = await self._attempt(attempt_id)
+        self.phase = attempt.phase.value
         if attempt.phase is Phase.INTENT and not fresh:
             text = "we ended between the intent and the call; nothing was touched, and it is not resumed"
             await self._close(attempt_id, Closing(Result.ABANDONED, text))
@@ -180,6 +183,7 @@ class Remedy:
             journal_targets.touch(db, now)
 
         await self._journal.run(write)
+        self.phase = Phase.ACTING.value
         self._changed()
         fault.point("after_acting")
         return replace(step, acting_at=now)
@@ -239,6 +243,7 @@ class Remedy:
 
     async def _verify(self, attempt_id: int) -> None:
         attempt = await self._attempt(attempt_id)
+        self.phase = Phase.VERIFYING.value
         await self._say(attempt, "acted", f"restarted {', '.join(s.name for s in attempt.steps)}")
         acting_at = attempt.acting_at if attempt.acting_at is not None else attempt.created_at
         acted_at = attempt.acted_at if attempt.acted_at is not None else acting_at

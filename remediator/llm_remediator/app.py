@@ -1,0 +1,102 @@
+"""Builds the remediator from its configuration and runs it until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from aiohttp.web import Application
+
+from llm_common.web import WebConfig, serve
+from llm_remediator.alertmanager_client import HttpAlertmanager
+from llm_remediator.clock import SystemClock
+from llm_remediator.config import Config, check_listen
+from llm_remediator.examine import Outside
+from llm_remediator.exporter_client import HttpExporter
+from llm_remediator.journal_thread import JournalThread
+from llm_remediator.model import Backend
+from llm_remediator.notify import GrafanaNotifier, WebhookNotifier
+from llm_remediator.origin import BrowserGuard
+from llm_remediator.ports import ContainerRuntime
+from llm_remediator.remediator import Remediator
+from llm_remediator.runtime_docker import DockerRuntime
+from llm_remediator.web import RemediatorWeb
+
+log = logging.getLogger("llm.remediator")
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where and how the web server listens."""
+
+    listen: Sequence[str] = ("127.0.0.1:10141",)
+    web_config_file: str | None = None
+    external_url: str | None = None
+    shown_config: str = ""
+    version: str = ""
+
+
+def runtimes(config: Config) -> dict[tuple[Backend, str], ContainerRuntime]:
+    """One runtime for each back end and host that a target uses."""
+    hosts = {host.name: host for host in config.docker_hosts}
+    wanted = dict.fromkeys((t.backend, t.host) for t in config.targets)
+    found: dict[tuple[Backend, str], ContainerRuntime] = {}
+    for backend, host in wanted:
+        if backend is Backend.DOCKER:
+            found[backend, host] = DockerRuntime(hosts[host])
+    return found
+
+
+async def run(config: Config, serving: Serving) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    `ConfigError` for an address or web config that cannot be used, `JournalLockedError` if another
+    remediator owns the journal.
+    """
+    check_listen(config, list(serving.listen), serving.web_config_file)
+    journal = JournalThread(config.journal)
+    journal.start()
+    if journal.fault:
+        log.error("%s", journal.fault)
+    async with AsyncExitStack() as stack:
+        stack.callback(journal.close)
+        exporter = HttpExporter(config.exporter)
+        alertmanagers = tuple(HttpAlertmanager(endpoint) for endpoint in config.alertmanagers)
+        outside = Outside(runtimes(config), exporter, alertmanagers, SystemClock())
+        notifiers = _notifiers(config)
+        for client in (exporter, *alertmanagers, *notifiers, *outside.runtimes.values()):
+            stack.push_async_callback(client.close)
+        remediator = Remediator(config, outside, journal, notifiers, serving.version)
+        stack.push_async_callback(remediator.stop)
+        remediator.start()
+        runner = await serve(_web(remediator, serving), serving.listen, serving.web_config_file)
+        stack.push_async_callback(runner.cleanup)
+        log.info("mode %s, %d targets", config.mode.value, len(config.targets), extra={"listen": ",".join(serving.listen)})
+        await _until_signal()
+
+
+def _notifiers(config: Config) -> list[WebhookNotifier | GrafanaNotifier]:
+    found: list[WebhookNotifier | GrafanaNotifier] = [WebhookNotifier(endpoint) for endpoint in config.notify]
+    if config.grafana is not None:
+        found.append(GrafanaNotifier(config.grafana))
+    return found
+
+
+def _web(remediator: Remediator, serving: Serving) -> Application:
+    hosts = [urlsplit(serving.external_url).hostname or ""] if serving.external_url else []
+    credentials = serving.web_config_file is not None and WebConfig.load(serving.web_config_file).has_credentials
+    guard = BrowserGuard([h for h in hosts if h], credentials=credentials)
+    return RemediatorWeb(remediator, guard, serving.shown_config).app()
+
+
+async def _until_signal() -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    await ended.wait()

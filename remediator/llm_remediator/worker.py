@@ -1,0 +1,285 @@
+"""The loop: read the world, run the gates for every target that asks, begin what passed, and tidy up.
+
+Level-triggered: it runs at start, every interval and when a webhook came, and each time reads everything
+anew, so that a lost delivery, a cooldown's end or our own restart changes nothing but the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from llm_common.guard import Guard
+from llm_remediator import journal_attempts, journal_audit, journal_targets
+from llm_remediator.asking import Asking
+from llm_remediator.closing import Tally, latch_by_decision, settle_successes, simulate, stand_down
+from llm_remediator.config import Config
+from llm_remediator.examine import Examiner, Outside, Reports, evidence, fleet_members
+from llm_remediator.hindsight import look_back
+from llm_remediator.journal_thread import JournalThread
+from llm_remediator.model import Alert, Attempt, Decision, FleetFacts, ForeignStart, Mode, Snapshot, Target, Verb
+from llm_remediator.policy import breaker, decide, explain
+from llm_remediator.ports import Container
+from llm_remediator.remedy import Remedy
+from llm_remediator.service import StoreError
+from llm_remediator.starts import is_ours, starts_from_events
+
+T = TypeVar("T")
+log = logging.getLogger("llm.remediator.worker")
+PRUNE_EVERY = 3600.0
+_STATES_KEPT = 100
+
+
+class Worker:
+    """Decides and acts. `told` is called when something was stored that people may be waiting for."""
+
+    def __init__(
+        self,
+        config: Config,
+        outside: Outside,
+        journal: JournalThread,
+        guard: Guard,
+        told: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.tally = Tally()
+        self.examiner = Examiner(config, outside, journal)
+        self.asking = Asking(config, outside, journal)
+        self.reports = Reports()
+        self.snapshots: dict[str, Snapshot] = {}
+        self.last_tick: float | None = None
+        self.last_tick_mono: float | None = None
+        self.breaker_reason = ""
+        self.in_flight: dict[str, asyncio.Task[None]] = {}
+        self.remedies: dict[str, Remedy] = {}
+        self.foreign_starts: dict[str, int] = {}
+        self.runtime_warnings: tuple[str, ...] = ()
+        self._config = config
+        self._outside = outside
+        self._journal = journal
+        self._guard = guard
+        self._told = told
+        self._wake = asyncio.Event()
+        self._costly = asyncio.Lock()
+        self._states: dict[str, deque[tuple[float, str]]] = {}
+        self._pruned_at: float | None = None
+        self._recovered = False
+
+    def wake(self) -> None:
+        """Something changed: look now rather than at the end of the interval."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """The eternal task."""
+        while True:
+            await self.tick()
+            try:
+                async with asyncio.timeout(self._config.interval):
+                    await self._wake.wait()
+                # Deliveries come in bursts; one look answers all that came within a moment.
+                await self._outside.clock.sleep(min(0.2, self._config.interval))
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    async def tick(self) -> None:
+        """One look at everything."""
+        if not self._recovered:
+            self._recovered = await self._recover()
+        pings = await asyncio.gather(*(runtime.ping() for runtime in self._outside.runtimes.values()))
+        self.runtime_warnings = tuple(w for ping in pings if ping.ok for w in ping.get().warnings)
+        self.reports = await self.examiner.reports()
+        self._note_states(self.reports)
+        await self._note_breaker()
+        alerts = await self.asking.read(self.reports)
+        await asyncio.gather(*(self._look(target, alerts.get(target.name)) for target in self._config.targets))
+        await self._tidy()
+        self.last_tick = self._outside.clock.wall()
+        self.last_tick_mono = self._outside.clock.monotonic()
+
+    async def drain(self) -> None:
+        """Wait until nothing is in flight."""
+        while self.in_flight:
+            await asyncio.wait(list(self.in_flight.values()))
+            await asyncio.sleep(0)
+
+    # --- after our own start
+
+    async def _recover(self) -> bool:
+        """Take up what was in flight when we ended. False while the journal cannot tell."""
+        try:
+            unfinished = await self._journal.run(journal_attempts.unfinished)
+        except StoreError as error:
+            log.error("%s", error)  # noqa: TRY400 - the sentence says it all
+            return False
+        for attempt in unfinished:
+            target = self._config.target(attempt.target)
+            if target is None:
+                log.error(
+                    "attempt %d is of a target that is no longer configured; put it back until it is closed",
+                    attempt.id,
+                    extra={"target": attempt.target},
+                )
+            elif target.name not in self.in_flight:
+                log.warning("taking up attempt %d, phase %s", attempt.id, attempt.phase, extra={"target": target.name})
+                remedy = self._remedy(target)
+                self._fly(target, remedy, remedy.proceed(attempt.id))
+        return True
+
+    # --- one target
+
+    async def _look(self, target: Target, alert: Alert | None) -> None:
+        if target.name in self.in_flight:
+            old = self.snapshots.get(target.name)
+            members = old.members if old is not None else ()
+            self.snapshots[target.name] = await self.examiner.assemble(target, alert, self.reports, members)
+        else:
+            members = await self.examiner.members(target)
+            await self._note_starts(target, [m.container for m in members if m.container is not None])
+            self.snapshots[target.name] = await self.examiner.assemble(target, alert, self.reports, members)
+            await self._look_back(target, self.snapshots[target.name])
+        if alert is None:
+            return
+        snapshot = self.snapshots[target.name]
+        decided = decide(snapshot)
+        if isinstance(decided, Decision):
+            await self._record(snapshot, decided)
+            return
+        # One target at a time from here: two must not both find the last free place.
+        async with self._costly:
+            self.reports = await self.examiner.reports()
+            snapshot, decision = await self.examiner.decide(target, alert, self.reports)
+            self.snapshots[target.name] = snapshot
+            if decision.verb is not Verb.ACT:
+                await self._record(snapshot, decision)
+                return
+            try:
+                remedy = self._remedy(target)
+                attempt = await remedy.intend(snapshot, decision)
+            except StoreError as error:
+                log.error("not restarted: %s", error, extra={"target": target.name})  # noqa: TRY400
+                return
+            self._count(decision)
+            self._fly(target, remedy, remedy.carry_out(attempt, snapshot, alert))
+
+    async def _record(self, snapshot: Snapshot, decision: Decision) -> None:
+        rules, mode = snapshot.target.rules, self._config.mode
+        seen = decision if decision.evidence else replace(decision, evidence=evidence(snapshot))
+
+        def write(db: sqlite3.Connection) -> tuple[bool, Attempt | None]:
+            simulated = seen.verb is Verb.WOULD_ACT
+            decided, new = journal_audit.record_decision(
+                db, seen, mode=mode.value, gates=explain(snapshot), repeat=not simulated
+            )
+            journal_targets.touch(db, seen.at)
+            if seen.verb is Verb.LATCH:
+                latch_by_decision(db, seen, rules, mode)
+            if seen.reason == "foreign_owner" and mode is Mode.ACT:
+                stand_down(db, seen, mode)
+            return new, simulate(db, seen, decided) if simulated else None
+
+        try:
+            new, simulated = await self._journal.run(write)
+        except StoreError as error:
+            log.error("decision not stored: %s", error, extra={"target": seen.target})  # noqa: TRY400
+            return
+        self._count(seen)
+        if simulated is not None:
+            self.tally.closed(simulated)
+        if new:
+            log.info("%s (%s): %s", seen.verb, seen.reason, seen.text, extra={"target": seen.target})
+        self._told()
+
+    def _count(self, decision: Decision) -> None:
+        self.tally.decisions[decision.target, decision.verb.value, decision.reason] += 1
+
+    def _remedy(self, target: Target) -> Remedy:
+        return Remedy(self._config, target, self._outside, self._journal, self.examiner, self.tally, self._told)
+
+    def _fly(self, target: Target, remedy: Remedy, life: Coroutine[Any, Any, None]) -> None:
+        task = self._guard.spawn(f"remedy:{target.name}", lambda: life, eternal=False)
+        self.in_flight[target.name] = task
+        self.remedies[target.name] = remedy
+
+        def landed(_: asyncio.Task[None]) -> None:
+            self.in_flight.pop(target.name, None)
+            self.remedies.pop(target.name, None)
+            self.wake()
+
+        task.add_done_callback(landed)
+
+    # --- what is noticed in passing
+
+    def _note_states(self, reports: Reports) -> None:
+        for report in reports.by_name.values():
+            states = self._states.setdefault(report.name, deque(maxlen=_STATES_KEPT))
+            since = report.since if report.since is not None else self._outside.clock.wall()
+            if not states or states[-1][1] != report.state:
+                states.append((since, report.state))
+
+    async def _note_breaker(self) -> None:
+        members = fleet_members(self._config, self.reports, frozenset(self.in_flight))
+        self.breaker_reason = breaker(FleetFacts(members), self._config.fleet)
+        if self.breaker_reason:
+            now = self._outside.clock.wall()
+            await self._try_store(lambda db: journal_targets.remember(db, "breaker_last_open", now))
+
+    async def _note_starts(self, target: Target, boxes: list[Container]) -> None:
+        for box in boxes:
+            if box.started_at is None:
+                continue
+            known = await self._try_store(partial(journal_targets.last_start, target=target.name, container_id=box.id))
+            if known is not None and box.started_at <= known:
+                continue
+            starts = await self._whose(target, box, box.started_at, known)
+            now = self._outside.clock.wall()
+
+            def write(db: sqlite3.Connection, starts: tuple[ForeignStart, ...] = starts, now: float = now) -> None:
+                for start in starts:
+                    journal_targets.seen_start(db, target.name, start, at=now)
+
+            await self._try_store(write)
+
+    async def _whose(
+        self, target: Target, box: Container, started_at: float, known: float | None
+    ) -> tuple[ForeignStart, ...]:
+        attempts = await self._try_store(lambda db: journal_attempts.attempts(db, target=target.name, simulated=False))
+        if attempts is not None and is_ours(attempts, box.id, started_at):
+            return (ForeignStart(box.id, started_at, "ours"),)
+        if known is None:
+            return (ForeignStart(box.id, started_at, "policy" if box.restart_count else "deployment"),)
+        events = await self._outside.runtime(target).events(box.id, since=known, until=started_at + 5.0)
+        states = tuple(self._states.get(target.name, ()))
+        return starts_from_events(box.id, events.value or (), known=known, newest=started_at, states=states)
+
+    async def _look_back(self, target: Target, snapshot: Snapshot) -> None:
+        now = snapshot.now
+
+        def write(db: sqlite3.Connection) -> list[Attempt]:
+            if journal_targets.clear_due_latch(db, target.name, at=now):
+                log.warning("the latch came off by itself, once", extra={"target": target.name})
+            attempts = journal_attempts.attempts(db, target=target.name)
+            look_back(db, attempts, snapshot)
+            return settle_successes(db, attempts, target.rules, now)
+
+        for attempt in await self._try_store(write) or ():
+            self.tally.actions[attempt.target, "recovered"] += 1
+
+    async def _tidy(self) -> None:
+        now = self._outside.clock.wall()
+        self.foreign_starts = await self._try_store(journal_targets.count_foreign) or self.foreign_starts
+        if self._pruned_at is None or now - self._pruned_at >= PRUNE_EVERY:
+            self._pruned_at = now
+            await self._try_store(lambda db: journal_audit.prune(db, at=now, keep=self._config.keep))
+
+    async def _try_store(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """For what can be noted next time: a fault is the journal gate's affair."""
+        try:
+            return await self._journal.run(work)
+        except StoreError:
+            return None
