@@ -7,6 +7,7 @@ the read timeout, and read bodies without limit.
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -161,6 +162,7 @@ class DockerApi:
         tail_bytes: int | None,
         limit: float,
     ) -> Reply:
+        _probe(self.host.url)
         client = self._connect()
         prefix = f"/v{self._version}" if self._version else ""
         until = time.monotonic() + limit
@@ -206,6 +208,15 @@ class DockerApi:
         self._thread.close()
 
 
+def _probe(url: str) -> None:
+    """Fail here, and without a leaked socket (docker/transport/unixconn.py), if nobody listens."""
+    if not url.startswith("unix://"):
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(CONNECT_TIMEOUT)
+        probe.connect(url.removeprefix("unix://"))
+
+
 def _chain(exc: BaseException) -> list[BaseException]:
     """The exception, its causes and the exceptions that urllib3 carries as arguments."""
     found: list[BaseException] = []
@@ -221,6 +232,8 @@ def _chain(exc: BaseException) -> list[BaseException]:
 def _classify(exc: BaseException, method: str) -> Status:
     if isinstance(exc, DeadlineError | requests.ReadTimeout):
         return Status.TIMED_OUT
+    if type(exc) is TimeoutError:  # the probe's: the backlog of a hung daemon is full
+        return Status.UNAVAILABLE
     chain = _chain(exc)
     never = (*_NEVER_REACHED, requests.ConnectTimeout, requests.exceptions.SSLError, DockerException)
     if any(isinstance(e, never) or type(e).__name__ in ("NewConnectionError", "NameResolutionError") for e in chain):
