@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from llm_heartbeat.heartbeat import Heartbeat, get
 from llm_heartbeat.report import response
@@ -34,9 +35,9 @@ def setup(app: web.Application, heartbeat: Heartbeat | None = None) -> Heartbeat
     return own
 
 
-def _counter(own: Heartbeat):  # type: ignore[no-untyped-def]
+def _counter(own: Heartbeat) -> Middleware:
     @web.middleware
-    async def count(request: web.Request, handler):  # type: ignore[no-untyped-def]
+    async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
         own.inflight += 1
         try:
             return await handler(request)

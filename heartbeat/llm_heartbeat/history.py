@@ -49,8 +49,8 @@ class History:
             return None
         change = Change(at, endpoint, before[0], status, failed, reason)
         self._changes.append(change)
-        level = logging.INFO if status in ("ok", "ready") else logging.WARNING
-        log.log(level, "%s: %s -> %s%s", endpoint, before[0], status, f": {reason}" if reason else "")
+        # Also the way back is a warning: where nobody configured logging, nothing less is shown.
+        log.warning("%s: %s -> %s%s", endpoint, before[0], status, f": {reason}" if reason else "")
         return change
 
     def entries(self) -> tuple[dict[str, Any], ...]:

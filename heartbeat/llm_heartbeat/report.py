@@ -56,10 +56,9 @@ class Report:
 
     def as_text(self) -> bytes:
         """Kubernetes' verbose form: a line per check, then the verdict."""
-        bad = set(self.failed)
         lines = [f"[-]{name} failed: {self.reason}" for name in self.failed]
         lines += [f"[!]{name} degraded" for name in self.degraded]
-        lines += [f"[+]{name} {value}" for name, value in self.checks.items() if name not in bad]
+        lines += [f"[+]{name} {value}" for name, value in self.checks.items() if value is not None]
         verdict = "passed" if self.good else "failed"
         return ("\n".join([*lines, f"{self.endpoint} check {verdict}"]) + "\n").encode()
 

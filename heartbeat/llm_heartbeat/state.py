@@ -66,6 +66,7 @@ class State:
         self.limits = {
             name: Limit(high, high * settings.clear, settings.hold) for name, high in highs.items() if high is not None
         }
+        self._note_changes()  # what the first change is a change from
 
     # What the application may say -------------------------------------------------------------------------------
 
@@ -246,7 +247,7 @@ class State:
         return health.LimitView(
             check=check,
             failure=failure,
-            value=None if (value := self._values.get(name)) is None else round(value, 4),
+            value=None if (value := self._values.get(name)) is None else round(value, 1 if unit == "ms" else 4),
             limit=limit.high if limit else None,
             unit=unit,
             tripped=limit is not None and limit.tripped,
