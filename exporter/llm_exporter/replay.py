@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .engines import Known, Look, Page
-from .judge import CanaryOutcome, CanaryRequest, Settings, State
+from .judge import CanaryOutcome, CanaryRequest, Settings, State, Witness
 from .pipeline import Mind, Seen, step
 
 
@@ -120,6 +120,7 @@ def replay(records: Iterable[Mapping[str, Any]], settings: Settings, engine: str
             canary=ended,
             own_canary=flying,
             own_canary_lane=under_way.lane if flying and under_way else None,
+            witness=Witness(**record["witness"]) if "witness" in record else None,
         )
         yield seen
         wants = seen.verdict.wants

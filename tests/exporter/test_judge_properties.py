@@ -116,7 +116,9 @@ def test_the_order_of_lanes_changes_nothing(lives_of_two: list[tuple[Tick, Tick]
             for i, tick in enumerate(pair):
                 steps[i] += tick.steps
                 lanes.append(LaneEvidence(str(i), {"s": float(steps[i])}, float(tick.running), float(tick.waiting)))
-            seen = Observation(unix=1e9 + t, reach="answered", lanes=tuple(lanes[::-1] if turned else lanes), incarnation="1")
+            seen = Observation(
+                unix=1e9 + t, reach="answered", lanes=tuple(lanes[::-1] if turned else lanes), incarnation="1"
+            )
             history, verdict = judge(history, seen, t, PATIENCE)
             said.append((verdict.state, {(v.lane, v.state, v.reason) for v in verdict.lanes}))
         verdicts.append(said)

@@ -22,7 +22,7 @@ def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: La
     elif settings.stuck_after is not None:
         seconds, why = settings.stuck_after, "stuck_after"
     else:
-        seconds, why = facts.stuck_after, f"default for {facts.kind}"
+        seconds, why = facts.stuck_after, f"stuck_after, the default for {facts.kind}"
     if evidence.resolution > 1:
         slowest = lane.slowest_decode if lane else None
         if slowest is None:

@@ -78,7 +78,7 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
         reason = (
             f"nothing held, and {lane.silent_idle} canaries in a row got no answer within "
             f"{duration(around.settings.canary_timeout)} while every series is flat "
-            f"since {duration(t - (lane.silent_since or t))}"
+            f"since {duration(t - lane.silent_since if lane.silent_since is not None else 0.0)}"
         )
         return say(State.STUCK, reason, 0, "any series moves, or a canary is answered")
 

@@ -16,7 +16,10 @@ def starved(lane: LaneHistory, bound: Bound, facts: Facts, settings: Settings, t
     """
     if lane.work_since is None:
         return None
-    return _nothing_counted(lane, bound, t) or _nothing_gets_through(lane, facts, settings.starved_after, t)
+    said = _nothing_counted(lane, bound, t)
+    if said is None and t - lane.marks.moved <= bound.stalled_after:
+        said = _nothing_gets_through(lane, facts, settings.starved_after, t)
+    return said
 
 
 def explains_flatness(lane: LaneHistory, bound: Bound, t: float) -> bool:
@@ -29,7 +32,7 @@ def _preempting(lane: LaneHistory, bound: Bound, t: float) -> bool:
 
 
 def _nothing_counted(lane: LaneHistory, bound: Bound, t: float) -> str | None:
-    since = max(lane.marks.counted, lane.work_since or lane.marks.counted)
+    since = max(lane.marks.counted, lane.work_since if lane.work_since is not None else t)
     if t - since < bound.seconds:
         return None
     if _preempting(lane, bound, t):
@@ -44,7 +47,7 @@ def _nothing_counted(lane: LaneHistory, bound: Bound, t: float) -> str | None:
 
 def _nothing_gets_through(lane: LaneHistory, facts: Facts, window: float, t: float) -> str | None:
     marks, last = lane.marks, lane.last
-    work = lane.work_since or t
+    work = t if lane.work_since is None else lane.work_since
     unfinished = last.finished is not None and t - marks.finished >= window
     if last.waiting and unfinished and t - max(marks.shrank, work) >= window:
         return (
