@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +11,22 @@ from llm_exporter.judge import LaneVerdict
 from llm_exporter.snapshot import Snapshot
 
 Json = dict[str, Any]
+
+
+def dumps(body: object) -> str:
+    """JSON text; what is not a JSON number becomes null, so that every parser can read it."""
+    try:
+        return json.dumps(body, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(body), allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    return [_finite(entry) for entry in value] if isinstance(value, list) else value
 
 
 def target(snapshot: Snapshot) -> Json:

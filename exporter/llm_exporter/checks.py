@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from llm_exporter.judge import State
 from llm_exporter.snapshot import READY_IN, STARTED_IN, Checks, Snapshot
 
@@ -28,7 +26,6 @@ def of(snapshot: Snapshot, before: Checks) -> Checks:
     return Checks(state is not State.STUCK, state in STARTED_IN, state in READY_IN, over)
 
 
-def fail_open(live: Iterable[bool]) -> bool:
-    """Whether so many targets are not live that the fault is more likely common than theirs: then none is to be killed."""
-    answers = list(live)
-    return answers.count(False) > max(1, FAIL_OPEN_SHARE * len(answers))
+def fail_open(failing: int, targets: int) -> bool:
+    """Whether so many targets fail ``live`` that a common cause is likelier than theirs: then none is to be killed."""
+    return failing > max(1, FAIL_OPEN_SHARE * targets)

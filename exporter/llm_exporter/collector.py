@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
@@ -98,6 +98,5 @@ for _collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
 
 def _process(openmetrics: bool) -> str:
     """The exporter's own ``process_*`` and ``python_*`` series."""
-    if openmetrics:
-        return generate_openmetrics(_registry).decode().removesuffix("# EOF\n")
-    return generate_latest(_registry).decode()
+    write: Callable[[CollectorRegistry], bytes] = generate_openmetrics if openmetrics else generate_latest
+    return write(_registry).decode().removesuffix("# EOF\n")

@@ -114,7 +114,10 @@ class Fleet:
     @property
     def fail_open(self) -> bool:
         """Whether too many targets would fail ``live`` at once."""
-        return checks.fail_open(snapshot.checks.live for snapshot in self.snapshots())
+        now = self._clock.monotonic()
+        snapshots = (monitor.snapshot for monitor in self._monitors.values())
+        failing = sum(1 for snapshot in snapshots if not snapshot.checks.live and not snapshot.stale(now))
+        return checks.fail_open(failing, len(self._monitors))
 
     async def stop(self) -> None:
         """Stop watching."""

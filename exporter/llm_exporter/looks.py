@@ -53,6 +53,12 @@ class Looker:
             extra = await self._sides(engine, timeout, deadline)
         return Look(began, unix, metrics, health, extra)
 
+    async def raw(self, engine: Engine | None, timeout: float) -> Page:
+        """The metrics page (or the health page of an engine without metrics), for people."""
+        if engine is not None and engine.metrics_path is None:
+            return await self._get(engine.health_path or "/v1/models", timeout)
+        return await self._metrics(engine, timeout)
+
     async def about(self, engine: Engine) -> Known | None:
         """Ask what is asked once per process; None while it cannot be had (at most three tries)."""
         if engine.about is None or self._asked >= ONCE_TRIES:

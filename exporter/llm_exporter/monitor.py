@@ -11,7 +11,7 @@ from dataclasses import replace
 from llm_common.guard import Guard
 from llm_exporter import canary, checks
 from llm_exporter.clock import Clock, LoopLag
-from llm_exporter.engines import Look
+from llm_exporter.engines import Look, Page
 from llm_exporter.judge import CanaryOutcome, CanaryRequest, State
 from llm_exporter.judge.model import LoopEvidence, Witness
 from llm_exporter.looks import Looker
@@ -70,7 +70,6 @@ class Monitor:
         self._proved: float | None = None
         self._about_for: str | None = None
         self.late = 0
-        self.last_look: Look | None = None
         self.snapshot = Snapshot(target, interval=target.patience.pace(self._mind.engine)[0])
 
     @property
@@ -122,7 +121,6 @@ class Monitor:
                 witness=self._witness(),
                 loop=self._loop(),
             )
-            self.last_look = look
             if self._recorder is not None:
                 self._recorder.look(look)
             await self._learn(seen)
@@ -283,6 +281,11 @@ class Monitor:
             await self._clock.sleep(pause)
             snapshot = await self.observe()
         return snapshot
+
+    async def raw(self) -> Page:
+        """The target's metrics page as it is now, for people; not judged."""
+        async with self._lock:
+            return await self._looker.raw(self._mind.engine, self.target.patience.pace(self._mind.engine)[1])
 
     async def stop(self) -> None:
         """Cancel what is in flight."""

@@ -1,0 +1,168 @@
+"""``check``, ``record`` and ``watch``: one target from a terminal, judged by the same monitor as in the service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llm_common.guard import Guard
+from llm_exporter import api
+from llm_exporter.clock import Clock, SystemClock
+from llm_exporter.judge import State
+from llm_exporter.monitor import Monitor
+from llm_exporter.recording import Recorder
+from llm_exporter.scrape import Scraper
+from llm_exporter.snapshot import Snapshot
+from llm_exporter.target_config import Target
+
+EXIT = {
+    **dict.fromkeys((State.BUSY, State.IDLE, State.SLEEPING, State.STARTING), 0),
+    **dict.fromkeys((State.STALLED, State.STUCK, State.STARVED, State.FAILED, State.DOWN), 1),
+    **dict.fromkeys((State.UNREACHABLE, State.UNKNOWN), 2),
+}
+# A rate over less time says little; a server that is fine needs no longer look.
+RATE_TIME = 10.0
+PAUSE = 2.0
+GENTLE_PAUSE = 5.0
+FINAL = frozenset({State.STUCK, State.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check found, and what it did for it."""
+
+    snapshot: Snapshot
+    looks: int
+    canaries: int
+
+
+async def check(target: Target, seconds: float | None, *, canary: bool, clock: Clock | None = None) -> Checked:
+    """Look until the state can be told.
+
+    Without `seconds`: until a rate is known, or work that stands still has stood longer than ``stalled_after``. With it,
+    for that long and two looks more, so that a bound of that length can pass; an end that cannot change comes earlier.
+    """
+    clock = clock or SystemClock()
+    patience = target.patience
+    # Without the canary, the bound alone is trusted: whoever gives the time wants the answer.
+    settings = replace(patience.canary, confirm=canary and patience.canary.confirm, idle="auto" if canary else "off")
+    target = replace(target, patience=replace(patience, canary=settings))
+    scraper, guard = Scraper(), Guard()
+    monitor = Monitor(target, scraper, clock, guard)
+    began = clock.monotonic()
+    looks = 0
+    try:
+        while True:
+            snapshot = await monitor.observe()
+            looks += 1
+            if looks == 1 and patience.interval is None:
+                pause = PAUSE if monitor.interval <= GENTLE_PAUSE else GENTLE_PAUSE
+                monitor.reconfigure(replace(target, patience=replace(target.patience, interval=pause)))
+            if _enough(snapshot, clock.monotonic() - began, looks, seconds, monitor.interval, asked=canary):
+                # The clause about our requests is true only if the last look was at rest.
+                return Checked(snapshot, looks, sum(monitor.snapshot.canaries.values()))
+            await clock.sleep(monitor.interval)
+    finally:
+        await monitor.stop()
+        await guard.stop()
+        await scraper.close()
+
+
+def _enough(snapshot: Snapshot, elapsed: float, looks: int, seconds: float | None, pause: float, *, asked: bool) -> bool:
+    state = snapshot.verdict.state
+    if state in FINAL:
+        return True
+    if seconds is not None:
+        return elapsed >= seconds + 2 * pause
+    if looks < 2:
+        return False
+    if asked and state is State.IDLE and not snapshot.canaries:
+        return elapsed >= 3 * snapshot.target.patience.canary.timeout
+    if asked and snapshot.canaries.get("silent", 0) == 1:
+        return False
+    held = bool(snapshot.verdict.held)
+    if held and state in (State.BUSY, State.STALLED):
+        moving = snapshot.last_progress_at is not None and snapshot.looked_at is not None and (
+            snapshot.looked_at - snapshot.last_progress_at <= 2 * pause
+        )  # fmt: skip
+        return elapsed >= RATE_TIME if moving else state is State.STALLED
+    return True
+
+
+def report(checked: Checked) -> str:
+    """The check's answer for a terminal."""
+    snapshot = checked.snapshot
+    verdict = snapshot.verdict
+    sent = f"{checked.canaries} canary requests sent" if checked.canaries else "no request sent"
+    sentence = verdict.sentence if "request sent" in verdict.sentence else f"{verdict.sentence}; {sent}"
+    lines = [sentence]
+    engine = f"{snapshot.kind} {snapshot.version or ''}".strip() or "not recognised"
+    lines.append(
+        f"  engine: {engine}; model: {snapshot.model or 'not known'}; own /health: {snapshot.native_status or 'none'}"
+    )
+    for lane in verdict.lanes:
+        if len(verdict.lanes) > 1:
+            lines.append(f"  lane {lane.lane}: {lane.state.value}: {lane.reason}")
+        if lane.bound is not None and lane.stalled_seconds:
+            lines.append(f"  flat for {lane.stalled_seconds:.0f} s; bound {lane.bound.seconds:.0f} s: {lane.bound.why}")
+        for item in lane.evidence:
+            moved = snapshot.unix(item.moved_at)
+            ago = "never" if moved is None or snapshot.looked_at is None else f"{snapshot.looked_at - moved:.0f} s ago"
+            lines.append(f"  {item.series} = {item.value:g} (moved {ago})")
+    if verdict.would_change:
+        lines.append(f"  would change it: {verdict.would_change}")
+    return "\n".join(lines)
+
+
+def as_json(checked: Checked) -> api.Json:
+    """The check's answer for machines."""
+    return {**api.target_in_full(checked.snapshot), "looks": checked.looks, "canaries_sent": checked.canaries}
+
+
+async def record(target: Target, seconds: float, path: Path, *, canary: bool) -> int:
+    """Watch a target for some time and write everything down; returns the number of looks."""
+    clock = SystemClock()
+    patience = target.patience
+    if not canary:
+        quiet = replace(patience.canary, confirm=False, idle="off")
+        target = replace(target, patience=replace(patience, canary=quiet))
+    scraper, guard, recorder = Scraper(), Guard(), Recorder(path, clock)
+    monitor = Monitor(target, scraper, clock, guard, recorder=recorder)
+    began = due = clock.monotonic()
+    looks = 0
+    try:
+        while clock.monotonic() - began < seconds:
+            await monitor.observe()
+            looks += 1
+            due = max(due + monitor.interval, clock.monotonic())
+            await clock.sleep(min(due, began + seconds) - clock.monotonic())
+    finally:
+        await monitor.stop()
+        await guard.stop()
+        await scraper.close()
+        recorder.close()
+    return looks
+
+
+async def watch(targets: Sequence[Target], show: Callable[[Sequence[Snapshot]], None]) -> None:
+    """Show all targets after every look, until cancelled."""
+    clock = SystemClock()
+    scraper, guard = Scraper(), Guard()
+    changed = asyncio.Event()
+    monitors = [
+        Monitor(target, scraper, clock, guard, publish=lambda _: changed.set(), sends_canaries=False) for target in targets
+    ]
+    try:
+        for monitor in monitors:
+            guard.spawn(f"monitor:{monitor.target.name}", monitor.run)
+        while True:
+            changed.clear()
+            show([monitor.snapshot for monitor in monitors])
+            await changed.wait()
+    finally:
+        await guard.stop()
+        for monitor in monitors:
+            await monitor.stop()
+        await scraper.close()

@@ -1,0 +1,148 @@
+"""Reading each kind of source once: what it says becomes targets, and what is wrong becomes an error with its place."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import docker
+from docker.errors import DockerException
+
+from llm_common.config import Reader, load_yaml
+from llm_common.errors import ConfigError
+from llm_exporter.config import NAME, DockerSd, FileSd, HttpSd, label_problems
+from llm_exporter.engines import engines
+from llm_exporter.scrape import Access, Scraper
+from llm_exporter.target_config import Patience, Target
+from llm_exporter.urls import base_url, default_name
+
+_log = logging.getLogger("llm.discovery")
+DOCKER_TIMEOUT = 10
+LABEL = "stuckproof.target"
+
+
+class SourceError(Exception):
+    """A source could not be read; the text says which part and why."""
+
+
+async def read_files(source: FileSd, defaults: Patience) -> Sequence[Target]:
+    """The targets of files in Prometheus' ``file_sd`` format, YAML or JSON."""
+
+    def read() -> list[Target]:
+        found: list[Target] = []
+        for pattern in source.files:
+            for path in sorted(glob.glob(pattern)):
+                found += groups(load_yaml(path), path, defaults)
+        return found
+
+    return await asyncio.to_thread(read)
+
+
+async def read_url(source: HttpSd, defaults: Patience, scraper: Scraper) -> Sequence[Target]:
+    """The targets of a URL in Prometheus' ``http_sd`` format."""
+    page = await scraper.request(
+        "GET", Access(source.url, source.bearer_token_file), "", 10.0,
+        headers={"Accept": "application/json", "X-Prometheus-Refresh-Interval-Seconds": f"{source.refresh:g}"},
+    )  # fmt: skip
+    if page.status != 200:
+        raise SourceError(f"{page.kind}: {page.error}" if page.status is None else f"HTTP {page.status}, 200 is needed")
+    try:
+        document = json.loads(page.body)
+    except ValueError as error:
+        raise SourceError(f"the answer is not JSON: {error}") from error
+    return groups(document, "http_sd", defaults)
+
+
+def groups(document: object, where: str, defaults: Patience) -> list[Target]:
+    """Targets of a list of target groups; ``ConfigError`` with every problem.
+
+    ``__scheme__`` and ``__metrics_path__`` are honoured as Prometheus does; ``__engine__`` and ``__name__`` are ours; other
+    labels go on ``llm_target_info``, except those that begin with two underscores.
+    """
+    problems: list[str] = []
+    if not isinstance(document, list):
+        raise ConfigError(f"{where}: must be a list of target groups")
+    found: list[Target] = []
+    for index, entry in enumerate(document):
+        reader = Reader(problems, f"{where}[{index}]", entry)
+        labels = reader.text_mapping("labels")
+        for address in reader.strings("targets"):
+            try:
+                found.append(_target(address, labels, defaults))
+            except ValueError as error:
+                reader.problem("targets", str(error))
+        reader.done()
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _target(address: str, labels: Mapping[str, str], defaults: Patience) -> Target:
+    scheme = labels.get("__scheme__", "http")
+    base = base_url(address if "://" in address else f"{scheme}://{address}")
+    name = labels.get("__name__", default_name(base))
+    if NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no name of a target")
+    shown = {key: value for key, value in labels.items() if not key.startswith("__")}
+    for problem in label_problems(shown):
+        raise ValueError(problem)
+    path = labels.get("__metrics_path__")
+    return Target(
+        name, base, _engine(labels.get("__engine__", "auto")), shown, None if path == "/metrics" else path, defaults
+    )
+
+
+def _engine(kind: str) -> str:
+    known = ("auto", *(engine.kind for engine in engines()))
+    if kind not in known:
+        raise ValueError(f"engine {kind!r} is not one of {', '.join(known)}")
+    return kind
+
+
+async def read_docker(source: DockerSd, defaults: Patience) -> Sequence[Target]:
+    """Running containers with the label ``stuckproof.target``: its value is the name, ``stuckproof.port`` the port."""
+    try:
+        containers = await asyncio.to_thread(_containers, source.host)
+    except (DockerException, OSError) as error:
+        raise SourceError(f"Docker at {source.host}: {error}") from error
+    found = []
+    for container in containers:
+        try:
+            found.append(_of_container(container, source, defaults))
+        except SourceError as error:
+            # One badly labelled container must not hide the others.
+            _log.warning("a container is not watched: %s", error)
+    return found
+
+
+def _containers(host: str) -> list[Mapping[str, Any]]:
+    client = docker.DockerClient(base_url=host, version="auto", timeout=DOCKER_TIMEOUT)
+    try:
+        # The low-level list has addresses and labels in one call, and cannot race with a container that vanishes.
+        return list(client.api.containers(filters={"label": LABEL, "status": "running"}))
+    finally:
+        client.close()
+
+
+def _of_container(container: Mapping[str, Any], source: DockerSd, defaults: Patience) -> Target:
+    labels = container.get("Labels") or {}
+    name = labels[LABEL]
+    where = f"container {container.get('Id', '')[:12]}"
+    port = labels.get("stuckproof.port", "8000")
+    if NAME.fullmatch(name) is None or not port.isdecimal():
+        raise SourceError(f"{where}: {LABEL}={name!r} must be a name and stuckproof.port={port!r} a port")
+    networks: Mapping[str, Any] = (container.get("NetworkSettings") or {}).get("Networks") or {}
+    chosen = networks.get(source.network) if source.network else next(iter(networks.values()), None)
+    address = (chosen or {}).get("IPAddress") or ("127.0.0.1" if "host" in networks else None)
+    if address is None:
+        raise SourceError(f"{where}: has no address in the network {source.network or '(any)'}")
+    shown = {"team": labels["stuckproof.team"]} if "stuckproof.team" in labels else {}
+    try:
+        engine = _engine(labels.get("stuckproof.engine", "auto"))
+    except ValueError as error:
+        raise SourceError(f"{where}: {error}") from error
+    return Target(name, base_url(f"http://{address}:{port}"), engine, shown, None, defaults)
