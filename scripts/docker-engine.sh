@@ -32,7 +32,8 @@ start() {
         answers && return 0
     fi
     say "starting dockerd (log: $LOG)"
-    rm -f /var/run/docker.pid
+    # Nothing answers, so these are left over from a machine or session that was ended hard.
+    rm -f /var/run/docker.pid "$CACHE/dockerd.own.pid"
     setsid nohup dockerd --pidfile "$CACHE/dockerd.own.pid" >"$LOG" 2>&1 </dev/null &
     local pid=$! waited=0
     echo "$pid $(started_at "$pid")" >"$PID_FILE"
