@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from llm_common.durations import parse_duration
 
+from llm_common.durations import parse_duration
 from llm_exporter.judge import Settings
 
 HERE = Path(__file__).parents[1]

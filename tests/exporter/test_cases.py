@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from exporter.cases import load, records, settings_of
 from llm_common.durations import parse_duration
-
 from llm_exporter.pipeline import Seen
 from llm_exporter.replay import replay
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
@@ -73,7 +74,7 @@ def test_progress_within_the_bound_never_yields_stuck(life: list[Tick]) -> None:
         if tick.fate == "ok":
             good.append((t, steps))
         if verdict.state is State.STUCK:
-            moved = [b[0] for a, b in zip(good, good[1:], strict=False) if a[1] != b[1]]
+            moved = [b[0] for a, b in itertools.pairwise(good) if a[1] != b[1]]
             assert not moved or t - moved[-1] >= 60
             assert t - good[0][0] >= 60, "never before a full bound of own observation"
             assert tick.running + tick.waiting > 0, "never without held work or silent canaries"
@@ -90,7 +91,7 @@ def test_stuck_needs_a_watched_stretch(life: list[Tick]) -> None:
             since = verdict.lanes[0].flat_since
             assert since is not None
             inside = [at for at in good if at >= since]
-            assert all(b - a <= PATIENCE.longest_gap for a, b in zip(inside, inside[1:], strict=False))
+            assert all(b - a <= PATIENCE.longest_gap for a, b in itertools.pairwise(inside))
 
 
 @given(lives)

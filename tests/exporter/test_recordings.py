@@ -22,7 +22,10 @@ IDLE_BUSY_IDLE = ["idle", "busy", "idle"]
 
 ROWS: dict[str, tuple[list[list[str]], set[str]]] = {
     "vllm-idle-busy-idle": ([IDLE_BUSY_IDLE], {"stalled", "stuck", "unknown"}),
-    "vllm-engine-core-stopped-while-busy": ([["idle", "busy", "stalled", "stuck", "busy", "idle"]], {"unknown", "down", "failed"}),
+    "vllm-engine-core-stopped-while-busy": (
+        [["idle", "busy", "stalled", "stuck", "busy", "idle"]],
+        {"unknown", "down", "failed"},
+    ),
     "vllm-long-prefill": ([IDLE_BUSY_IDLE], {"stuck", "unknown"}),
     "vllm-clients-abort-while-busy": ([IDLE_BUSY_IDLE], {"stuck", "unknown"}),
     "vllm-engine-stopped-while-idle-then-requests": ([["idle"]], {"stuck", "busy"}),
