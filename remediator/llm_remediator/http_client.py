@@ -60,7 +60,7 @@ class JsonClient:
         except (aiohttp.ClientError, OSError) as exc:
             never = isinstance(exc, aiohttp.ClientConnectorError | OSError) or method == "GET"
             kind = Status.UNAVAILABLE if never else Status.TIMED_OUT
-            return failed(kind, f"{where}: {exc or type(exc).__name__}", time.monotonic() - began)
+            return failed(kind, f"{where}: {_cause(exc)}", time.monotonic() - began)
         seconds = time.monotonic() - began
         if not 200 <= status < 300:
             kind = Status.NOT_FOUND if status == 404 else Status.REFUSED
@@ -82,7 +82,8 @@ class JsonClient:
         async with self._session.request(
             method,
             url.update_query(params) if params else url,
-            json=body,
+            # A POST says application/json even when it has nothing to say: that is what CSRF checks look for.
+            json={} if body is None and method == "POST" else body,
             headers=self._headers(),
             ssl=self._context() or True,
             allow_redirects=False,
@@ -131,6 +132,13 @@ def checked(outcome: Outcome[Any], who: str, read: Callable[[Any], T]) -> Outcom
         return Outcome(Status.OK, read(value), seconds=outcome.seconds)
     except (TypeError, KeyError, ValueError, AttributeError) as exc:
         return failed(Status.REFUSED, f"the answer of {who} cannot be read: {exc}", outcome.seconds)
+
+
+def _cause(exc: BaseException) -> str:
+    system = getattr(exc, "os_error", exc)
+    if isinstance(system, ConnectionRefusedError):
+        return "connection refused"
+    return str(exc) or type(exc).__name__
 
 
 def _words(status: int, data: bytes) -> str:
