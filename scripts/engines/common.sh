@@ -1,6 +1,6 @@
 # Sourced by the scripts beside it. Sets where the engines live and how a step is run once.
 set -euo pipefail
-CACHE="${STUCKPROOF_CACHE:-$HOME/.cache/stuckproof}/engines"
+CACHE="${STUCKPROOF_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/stuckproof}/engines"
 PYTHON="${STUCKPROOF_ENGINE_PYTHON:-python3.11}"
 VLLM_VERSION=0.32.0
 TORCH_VERSION=2.13.0

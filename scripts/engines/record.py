@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests" / "engines"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(REPOSITORY / "tests"), str(Path(__file__).resolve().parent)]
 
-import lab  # noqa: E402
 from recorder import Recorder  # noqa: E402
+
+from engines import lab  # noqa: E402
 
 OUT = REPOSITORY / "tests" / "recordings-more"
 PORT = int(os.environ.get("ENGINE_PORT", "18810"))
