@@ -56,6 +56,8 @@ async def _asked(
         return _failed(page)
     if plan.answered(page.status, page.json()):
         return "answered", "", page.status
+    if page.status in plan.silent_codes:
+        return "silent", f"{page.status}, which is this engine's word for silence or a full queue", page.status
     return "http", f"{page.status} without a token" if page.status == 200 else "", page.status
 
 

@@ -20,7 +20,7 @@ from llm_common.errors import ConfigError
 from llm_common.web import WebConfig, parse_listen
 from llm_exporter import __version__, check, config_check
 from llm_exporter.config import Config, from_urls, load
-from llm_exporter.engines import by_kind, engines
+from llm_exporter.engines import engines
 from llm_exporter.replay import RecordingError, lines_of, replay, report
 from llm_exporter.service import Options, serve
 from llm_exporter.shard import Shard
@@ -81,7 +81,7 @@ def serve_parser() -> argparse.ArgumentParser:
     )
     add("--web.external-url", dest="external_url", default="", metavar="URL", help="prefix of links behind a reverse proxy")
     add("--web.enable-lifecycle", dest="lifecycle", action="store_true", help="allow POST /-/reload")
-    add("--shard", type=_shard, default=Shard(), metavar="I/N", help="watch only part I of N, counted from 0")
+    add("--shard", type=_shard, default=Shard(), metavar="I/N", help="watch part I of N, from 0")
     add("--no-canary", dest="no_canary", action="store_true",
         help="never send a request of our own; for the second of two exporters over the same targets")  # fmt: skip
     add("--version", action="version", version=f"llm-exporter {__version__}")
@@ -98,7 +98,7 @@ def check_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("url", metavar="URL")
     parser.add_argument("--for", dest="seconds", type=_duration, metavar="DURATION",
-                        help="look for that long, so that a bound may pass; without it, at most `stalled` is said")  # fmt: skip
+                        help="look for that long, so that a bound may pass; else at most `stalled` is said")  # fmt: skip
     parser.add_argument("--canary", action="store_true", help="allow one tiny request where it is the last question")
     parser.add_argument("--json", action="store_true", help="print JSON")
     _access(parser)
@@ -247,7 +247,7 @@ def _replay(arguments: list[str]) -> int:
     logs.setup(args.log_level, args.log_format)
     patience, engine, name = _replayed(args)
     try:
-        for seen in replay(lines_of(args.file), patience.settings(by_kind(engine)), engine):
+        for seen in replay(lines_of(args.file), patience.settings, engine):
             for line in report(seen, name):
                 print(json.dumps(line, ensure_ascii=False))
     except OSError as error:
@@ -267,7 +267,9 @@ def _replayed(args: argparse.Namespace) -> tuple[Patience, str, str]:
         return config.defaults, "auto", stem
     target = next((known for known in config.targets if known.name == args.target), None)
     if target is None:
-        names = ", ".join(known.name for known in config.targets) or "none"
+        if not config.targets:
+            return config.defaults, "auto", args.target
+        names = ", ".join(known.name for known in config.targets)
         raise ConfigError(f"--target {args.target}: the configuration has no such target; it has: {names}")
     return target.patience, target.engine, target.name
 

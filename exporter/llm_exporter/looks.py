@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llm_exporter.clock import Clock
-from llm_exporter.engines import Engine, Known, Look, Page, engines
+from llm_exporter.engines import IDENTIFY, Engine, Known, Look, Page, engines
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Target
 
@@ -33,22 +33,28 @@ class Looker:
         self._refused.clear()
         self._asked = 0
 
-    async def look(self, engine: Engine | None, timeout: float, interval: float) -> Look:
-        """One look: the metrics page, the engine's health, and its cheap side endpoints while time remains."""
+    async def look(self, engine: Engine | None, timeout: float, interval: float, served: bool = False) -> Look:
+        """One look: the metrics page, the engine's health, and its cheap side endpoints while time remains.
+
+        `served` says that this process has served: an engine whose health runs the model is not asked for it then.
+        """
         began, unix = self._clock.monotonic(), self._clock.unix()
         self.static_seconds = None
         without_metrics = engine is not None and engine.metrics_path is None
         health: Page | None = None
         health_path = engine.health_path if engine is not None else "/health"
-        if without_metrics:
-            health = await self._get(health_path or "/v1/models", timeout)
-            metrics = health
+        if engine is not None and engine.health_until_served and served:
+            health_path = None
+        if engine is not None and without_metrics:
+            metrics = await self._get(engine.look_path, timeout)
         else:
             metrics = await self._metrics(engine, timeout)
         deadline = began + max(0.9 * interval, timeout)
-        if health is None and health_path is not None:
+        if health_path is not None:
             health = metrics if metrics.kind in UNREACHABLE else await self._side(health_path, timeout, deadline)
         extra: dict[str, Page] = {}
+        if engine is None and metrics.status in NOT_FOR_US:
+            extra = {path: await self._side(path, timeout, deadline) for path in IDENTIFY if path != health_path}
         if engine is not None and metrics.kind is None and (without_metrics or metrics.status == 200):
             extra = await self._sides(engine, timeout, deadline)
         return Look(began, unix, metrics, health, extra)
@@ -56,7 +62,7 @@ class Looker:
     async def raw(self, engine: Engine | None, timeout: float) -> Page:
         """The metrics page (or the health page of an engine without metrics), for people."""
         if engine is not None and engine.metrics_path is None:
-            return await self._get(engine.health_path or "/v1/models", timeout)
+            return await self._get(engine.look_path, timeout)
         return await self._metrics(engine, timeout)
 
     async def about(self, engine: Engine) -> Known | None:
@@ -84,7 +90,7 @@ class Looker:
     async def _sides(self, engine: Engine, timeout: float, deadline: float) -> dict[str, Page]:
         pages: dict[str, Page] = {}
         for path in engine.each_look:
-            if path not in self._refused and self._clock.monotonic() < deadline:
+            if path not in self._refused and path != engine.look_path and self._clock.monotonic() < deadline:
                 page = await self._side(path, timeout, deadline)
                 if page.status in NOT_FOR_US:
                     self._refused.add(path)

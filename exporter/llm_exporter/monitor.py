@@ -106,7 +106,7 @@ class Monitor:
             outcome, self._outcome = self._outcome, None
             flight = self._flight[0] if self._flight is not None else None
             interval, timeout = self.target.patience.pace(self._mind.engine)
-            look = await self._looker.look(self._mind.engine, timeout, interval)
+            look = await self._looker.look(self._mind.engine, timeout, interval, self._mind.history.served)
             if self._ours_was_the_delay(look, timeout):
                 self.late += 1
                 self._outcome = outcome

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .engines import Known, Look, Page
+from .engines import Engine, Known, Look, Page
 from .judge import CanaryOutcome, CanaryRequest, Settings, State, Witness
 from .pipeline import Mind, Seen, step
 
@@ -90,8 +90,13 @@ def canary_of(record: Mapping[str, Any]) -> CanaryOutcome:
     )
 
 
-def replay(records: Iterable[Mapping[str, Any]], settings: Settings, engine: str = "auto") -> Iterator[Seen]:
-    """Judge every recorded look, in the order in which the looks began."""
+def replay(
+    records: Iterable[Mapping[str, Any]], settings: Settings | Callable[[Engine | None], Settings], engine: str = "auto"
+) -> Iterator[Seen]:
+    """Judge every recorded look, in the order in which the looks began.
+
+    `settings` may be a function of the engine, since engines bring defaults of their own and a page may tell the engine.
+    """
     ordered = sorted(records, key=lambda record: float(record.get("t", 0.0)))
     mind = Mind.of(engine)
     for record in ordered:
@@ -112,11 +117,12 @@ def replay(records: Iterable[Mapping[str, Any]], settings: Settings, engine: str
         elif none_at is not None and asked is not None:
             ended = CanaryOutcome(asked.kind, "none", none_at, 0.0, words="none is recorded")
         none_at = None
+        patience = settings if isinstance(settings, Settings) else settings(mind.engine)
         flying = under_way is not None and under_way.began <= look.t
         mind, seen = step(
             mind,
             look,
-            settings,
+            patience,
             canary=ended,
             own_canary=flying,
             own_canary_lane=under_way.lane if flying and under_way else None,
@@ -129,7 +135,7 @@ def replay(records: Iterable[Mapping[str, Any]], settings: Settings, engine: str
             under_way = None
         if wants is not None and under_way is None:
             asked = wants
-            under_way = _next(canaries, wants, look.t - 2 * settings.interval)
+            under_way = _next(canaries, wants, look.t - 2 * patience.interval)
             none_at = look.t if under_way is None else None
 
 

@@ -89,6 +89,7 @@ class Patience:
             canary_every=self.canary.every,
             canary_timeout=self.canary.timeout,
             prefill_blind=self.prefill_blind,
+            without_metrics=self.canary.without_metrics,
         )
 
 
