@@ -123,7 +123,7 @@ class Linter:
         matching = node.modifier.matching if node.modifier else None
         names = frozenset(matching.labels) if matching else frozenset()
         including = matching is not None and str(matching.type).endswith("Include")
-        if matching is None and left.labels != right.labels:
+        if matching is None and left.labels != right.labels and str(node.op) != "or":
             self.problems.append(f"joined without on(): {_head(node.lhs)} with {_head(node.rhs)}")
         for side, shape in ((node.lhs, left), (node.rhs, right)):
             if including and shape.certain and (missing := names - (shape.labels or frozenset())):

@@ -1,0 +1,1 @@
+"""Generator of the Grafana dashboards: plain Python to plain JSON, no dependency."""
