@@ -109,8 +109,8 @@ def report(checked: Checked) -> str:
             lines.append(f"  flat for {lane.stalled_seconds:.0f} s; bound {lane.bound.seconds:.0f} s: {lane.bound.why}")
         for item in lane.evidence:
             moved = snapshot.unix(item.moved_at)
-            ago = "never" if moved is None or snapshot.looked_at is None else f"{snapshot.looked_at - moved:.0f} s ago"
-            lines.append(f"  {item.series} = {item.value:g} (moved {ago})")
+            ago = "" if moved is None else f" (moved {max(0.0, (snapshot.looked_at or moved) - moved):.0f} s ago)"
+            lines.append(f"  {item.series} = {item.value:g}{ago}")
     if verdict.would_change:
         lines.append(f"  would change it: {verdict.would_change}")
     return "\n".join(lines)

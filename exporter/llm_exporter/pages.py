@@ -96,7 +96,10 @@ def _lane(snapshot: Snapshot, lane: LaneVerdict, now: float, lanes: int) -> str:
         said.append(_meter(lane.stalled_seconds, bound.seconds, title))
     if lane.would_change and lanes > 1:
         said.append(f"Would change it: {escape(lane.would_change)}.")
-    rows = ((item.series, f"{item.value:g}", _ago(snapshot.unix(item.moved_at), now)) for item in lane.evidence)
+    rows = (
+        (item.series, f"{item.value:g}", _ago(snapshot.unix(item.moved_at), now, "not seen to move"))
+        for item in lane.evidence
+    )
     return (
         f"<h2>{escape(title)}</h2>"
         + "".join(f"<p>{line}</p>" for line in said)
@@ -165,9 +168,9 @@ def _span(seconds: float) -> str:
     return text if len(text) < 8 else format_duration(round(seconds / 60) * 60)
 
 
-def _ago(unix: float | None, now: float) -> str:
+def _ago(unix: float | None, now: float, never: str = "never") -> str:
     if unix is None:
-        return "never"
+        return never
     seconds = now - unix
     return "now" if seconds < 1 else f"{_span(seconds)} ago"
 
