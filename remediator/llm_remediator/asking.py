@@ -42,8 +42,9 @@ class Asking:
             stored = await self._journal.run(lambda db: _store(db, level, whole, now))
         except StoreError:
             stored = {}
+        recent = {name: a for name, a in stored.items() if now - a.seen_at <= 2 * self._config.alert_ttl}
         # The journal does not keep who suppressed an alert; what Alertmanager said just now wins.
-        return {**stored, **{a.target: a for a in level}}
+        return {**recent, **{a.target: a for a in level}}
 
 
 def _store(db: journal_audit.Db, level: Sequence[Alert], whole: bool, now: float) -> dict[str, Alert]:

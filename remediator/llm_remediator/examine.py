@@ -217,6 +217,7 @@ class Examiner:
             alert_ttl=self._config.alert_ttl,
             report=report,
             report_fault="" if report is not None else report_fault,
+            report_unknown=report is None and not reports.fault,
             members=members,
             history=known.history,
             fleet=FleetFacts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,8 +124,14 @@ def diagnostics(db: sqlite3.Connection, attempt: int) -> dict[str, str]:
 
 
 def _attempts(db: sqlite3.Connection, rows: Iterable[sqlite3.Row]) -> Iterable[Attempt]:
-    for row in rows:
-        steps = db.execute("SELECT * FROM steps WHERE attempt = ? ORDER BY ordinal", (row["id"],)).fetchall()
+    found = list(rows)
+    ids = json.dumps([row["id"] for row in found])
+    steps: dict[int, list[Step]] = {}
+    for step in db.execute(
+        "SELECT * FROM steps WHERE attempt IN (SELECT value FROM json_each(?)) ORDER BY attempt, ordinal", (ids,)
+    ):
+        steps.setdefault(step["attempt"], []).append(_step(step))
+    for row in found:
         yield Attempt(
             id=row["id"],
             target=row["target"],
@@ -137,7 +144,7 @@ def _attempts(db: sqlite3.Connection, rows: Iterable[sqlite3.Row]) -> Iterable[A
             closed_at=row["closed_at"],
             settled_at=row["settled_at"],
             detail=row["detail"],
-            steps=tuple(_step(step) for step in steps),
+            steps=tuple(steps.get(row["id"], ())),
         )
 
 

@@ -314,6 +314,8 @@ class Snapshot:
     alert_ttl: float = 300.0
     report: TargetReport | None = None
     report_fault: str = ""
+    report_unknown: bool = False
+    """The exporter answers, and knows no target of this name."""
     members: tuple[Member, ...] = ()
     history: History = History()
     fleet: FleetFacts = FleetFacts()

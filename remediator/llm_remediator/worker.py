@@ -255,7 +255,9 @@ class Worker:
             return (ForeignStart(box.id, started_at, "policy" if box.restart_count else "deployment"),)
         events = await self._outside.runtime(target).events(box.id, since=known, until=started_at + 5.0)
         states = tuple(self._states.get(target.name, ()))
-        return starts_from_events(box.id, events.value or (), known=known, newest=started_at, states=states)
+        found = starts_from_events(box.id, events.value or (), known=known, newest=started_at, states=states)
+        # Ours may lie between: somebody restarted it again while we still watched our own restart.
+        return tuple(replace(s, cause="ours") if is_ours(attempts or (), box.id, s.started_at) else s for s in found)
 
     async def _look_back(self, target: Target, snapshot: Snapshot) -> None:
         now = snapshot.now

@@ -79,7 +79,8 @@ def state(snapshot: Snapshot) -> Answer:
     report = snapshot.report
     if report is None:
         reason = snapshot.report_fault or "the exporter was not asked yet"
-        return refused(Verb.DEFER, "exporter_unreachable", f"no verdict: {reason}")
+        label = "unknown_to_exporter" if snapshot.report_unknown else "exporter_unreachable"
+        return refused(Verb.DEFER, label, f"no verdict: {reason}")
     if report.maintenance:
         return refused(Verb.SKIP, "maintenance", "the exporter has this target in maintenance")
     if report.state not in snapshot.target.rules.restart_on:
