@@ -108,8 +108,8 @@ def vllm_data_parallel_idle_one_rank_stopped(name: str, scratch: Path) -> None:
             rest(2)
             recorder.event("EngineCore of rank 1 SIGSTOP")
             with lab.stopped(rank1):
-                for _ in range(2):
-                    rest(2)
+                for _ in range(4):
+                    rest(1)
                     recorder.canary("small", lane="0")
                     recorder.canary("small", lane="1")
                 rest(3)

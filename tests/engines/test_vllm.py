@@ -405,7 +405,8 @@ def test_api_key(own: Callable[..., lab.Engine], judged: Callable[..., Exporter]
         watch.until("idle", 2 * LATE)
         record(
             ENGINE, "`--api-key`, engine stopped while busy", watch,
-            "with the key: stalled, stuck; without: stalled, cannot confirm: 401", first.t, note=f"without: {' → '.join(without.states(first.t))}",
+            "with the key: stalled, stuck; without: stalled, cannot confirm: 401", first.t,
+            note=f"without: {' → '.join(without.states(first.t))}",
         )  # fmt: skip
 
 
