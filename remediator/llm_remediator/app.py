@@ -16,6 +16,7 @@ from llm_common.web import WebConfig, serve
 from llm_remediator.alertmanager_client import HttpAlertmanager
 from llm_remediator.clock import SystemClock
 from llm_remediator.config import Config, check_listen
+from llm_remediator.docker_api import DockerApi
 from llm_remediator.examine import Outside
 from llm_remediator.exporter_client import HttpExporter
 from llm_remediator.journal_thread import JournalThread
@@ -24,7 +25,9 @@ from llm_remediator.notify import GrafanaNotifier, WebhookNotifier
 from llm_remediator.origin import BrowserGuard
 from llm_remediator.ports import ContainerRuntime
 from llm_remediator.remediator import Remediator
+from llm_remediator.runtime_command import CommandRuntime
 from llm_remediator.runtime_docker import DockerRuntime
+from llm_remediator.runtime_swarm import SwarmRuntime
 from llm_remediator.web import RemediatorWeb
 
 log = logging.getLogger("llm.remediator")
@@ -42,13 +45,17 @@ class Serving:
 
 
 def runtimes(config: Config) -> dict[tuple[Backend, str], ContainerRuntime]:
-    """One runtime for each back end and host that a target uses."""
-    hosts = {host.name: host for host in config.docker_hosts}
-    wanted = dict.fromkeys((t.backend, t.host) for t in config.targets)
+    """One runtime for each back end and host that a target uses; on one Docker host they share its thread."""
+    apis = {host.name: DockerApi(host) for host in config.docker_hosts}
+    clock = SystemClock()
     found: dict[tuple[Backend, str], ContainerRuntime] = {}
-    for backend, host in wanted:
+    for backend, host in dict.fromkeys((t.backend, t.host) for t in config.targets):
         if backend is Backend.DOCKER:
-            found[backend, host] = DockerRuntime(hosts[host])
+            found[backend, host] = DockerRuntime(apis[host])
+        elif backend is Backend.SWARM:
+            found[backend, host] = SwarmRuntime(apis[host], clock.sleep)
+        else:
+            found[backend, host] = CommandRuntime(config.commands)
     return found
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+TURN = 10.0
+"""Seconds to wait for the call before ours: a restart under way must not make every look wait for it."""
 log = logging.getLogger("llm.remediator.docker")
 
 
@@ -57,7 +59,7 @@ class HostThread:
         Raises what `call` raises, `HostBusyError` before it starts, `DeadlineError` after.
         """
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(min(deadline, TURN)):
                 await self._turn.acquire()
         except TimeoutError:
             raise HostBusyError(f"still busy with: {self._out or 'another call'}") from None

@@ -49,14 +49,13 @@ class DockerRuntime:
 
     def __init__(
         self,
-        host: DockerHost,
+        host: DockerHost | DockerApi,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._api = DockerApi(host, monotonic)
-        self._monotonic = monotonic
+        self._api = host if isinstance(host, DockerApi) else DockerApi(host, monotonic)
         self._wall = wall
-        self._inspected: dict[str, tuple[float, Container]] = {}
+        self._looked = Looked(monotonic)
 
     @property
     def host(self) -> str:
@@ -70,20 +69,7 @@ class DockerRuntime:
 
     async def ping(self) -> Outcome[RuntimeInfo]:
         """Negotiates anew, so that a replaced daemon is noticed."""
-        before = self._wall()
-        reply = await self._api.negotiate()
-        if not reply.ok:
-            return failed(reply.status, reply.detail, reply.seconds)
-        raw = reply.get().json()
-        version = str(raw.get("Version", "unknown"))
-        warnings = list(version_warnings(version))
-        skew = _skew(reply.get(), before, self._wall())
-        if skew is not None and abs(skew) > 5:
-            warnings.append(f"the clock of Docker host {self.host} differs by {skew:+.0f} s: start times are wrong by it")
-        if not self._api.host.url.startswith("unix://") and not uses_tls(self._api.host):
-            warnings.append(f"Docker host {self.host} is spoken to without TLS: whoever reaches that port commands it")
-        info = RuntimeInfo(version, self._api.version or "", tuple(warnings), skew)
-        return Outcome(Status.OK, info, seconds=reply.seconds)
+        return await ping(self._api, self._wall)
 
     async def find(self, selector: Selector) -> Outcome[tuple[Match, ...]]:
         """`compose run` containers are left out; stopped and half-made ones are not."""
@@ -92,48 +78,54 @@ class DockerRuntime:
         except ValueError as exc:
             return failed(Status.REFUSED, str(exc))
         reply = await self._api.get("/containers/json", {"all": "1", "filters": json.dumps(filters)})
-        return _read(reply, lambda raw: read_matches(raw, selector))
+        return read(reply, lambda raw: read_matches(raw, selector))
 
     async def inspect(self, container_id: str) -> Outcome[Container]:
         """Remembers when it looked: `restart` and `start` want a recent look."""
-        self._inspected.pop(container_id, None)
         if refusal := _bad_id(container_id):
             return refusal
-        outcome = _read(await self._api.get(f"/containers/{container_id}/json"), read_container)
+        outcome = read(await self._api.get(f"/containers/{container_id}/json"), read_container)
         if outcome.ok:
             if outcome.get().id != container_id:
                 return failed(Status.REFUSED, f"asked for {container_id[:12]}, got {outcome.get().id[:12]}")
-            self._inspected[container_id] = (self._monotonic(), outcome.get())
+            self._looked.note(outcome.get())
+        else:
+            self._looked.forget(container_id)
         return outcome
 
     async def restart(self, container_id: str, *, stop_timeout: float) -> Outcome[None]:
         """One POST. Docker would also start a stopped or paused one: those are refused here."""
-        container, refusal = self._seen(container_id)
+        if bad := _bad_id(container_id):
+            return bad
+        container, refusal = self._looked.take(container_id)
         if container is None:
             return refusal
         if not container.running or container.paused or container.restarting:
-            return failed(Status.REFUSED, f"{container.name} is {container.state}, not plainly running: not touched")
+            why = f"{container.name} is {container.state}, not plainly running: nothing was sent"
+            return failed(Status.UNAVAILABLE, why)
         grace = max(1, round(stop_timeout))
         reply = await self._api.post(
             f"/containers/{container_id}/restart",
             {"t": str(grace)},
             read_timeout=grace + KILL_WAIT + START_MARGIN,
         )
-        return _done(reply)
+        return said(reply)
 
     async def start(self, container_id: str) -> Outcome[None]:
         """One POST; 304 (it runs already) is fine."""
-        container, refusal = self._seen(container_id)
+        if bad := _bad_id(container_id):
+            return bad
+        container, refusal = self._looked.take(container_id)
         if container is None:
             return refusal
         reply = await self._api.post(f"/containers/{container_id}/start", read_timeout=START_MARGIN)
-        return _done(reply)
+        return said(reply)
 
     async def top(self, container_id: str) -> Outcome[tuple[Process, ...]]:
         """`ps` runs on the Docker host; it is `REFUSED` where that has none."""
         if refusal := _bad_id(container_id):
             return refusal
-        return _read(await self._api.get(f"/containers/{container_id}/top", {"ps_args": PS_ARGS}), read_processes)
+        return read(await self._api.get(f"/containers/{container_id}/top", {"ps_args": PS_ARGS}), read_processes)
 
     async def logs(self, container_id: str, *, lines: int, max_bytes: int) -> Outcome[str]:
         """Both streams, in the daemon's order, with timestamps."""
@@ -173,27 +165,59 @@ class DockerRuntime:
         """By image name, among running containers."""
         reply = await self._api.get("/containers/json", {"filters": json.dumps({"status": ["running"]})})
 
-        def read(raw: Any) -> tuple[str, ...]:
+        def named(raw: Any) -> tuple[str, ...]:
             return tuple(
                 f"{str((c.get('Names') or ['?'])[0]).lstrip('/')} ({c.get('Image')})"
                 for c in raw
                 if looks_like_watchdog(str(c.get("Image", "")))
             )
 
-        return _read(reply, read)
+        return read(reply, named)
 
     async def close(self) -> None:
         """The thread ends when its call is back."""
         self._api.close()
 
-    def _seen(self, container_id: str) -> tuple[Container | None, Outcome[None]]:
-        if refusal := _bad_id(container_id):
-            return None, refusal
-        at, container = self._inspected.pop(container_id, (0.0, None))
+
+class Looked:
+    """Remembers the last look at each id: one look is good for one act, and not for long."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._seen: dict[str, tuple[float, Container]] = {}
+
+    def note(self, container: Container) -> None:
+        """It was inspected just now."""
+        self._seen[container.id] = (self._monotonic(), container)
+
+    def forget(self, container_id: str) -> None:
+        """The last look failed: what was seen before it is no basis for an act."""
+        self._seen.pop(container_id, None)
+
+    def take(self, container_id: str) -> tuple[Container | None, Outcome[None]]:
+        """What was seen, for the one act that may follow; else None, and why."""
+        at, container = self._seen.pop(container_id, (0.0, None))
         if container is None or self._monotonic() - at > INSPECT_VALID:
-            why = f"{container_id[:12]} was not inspected in the last {INSPECT_VALID:g} s: look before acting"
-            return None, failed(Status.REFUSED, why)
-        return container, failed(Status.REFUSED, "")
+            why = f"{container_id[:12]!r} was not inspected in the last {INSPECT_VALID:g} s: look before acting"
+            return None, failed(Status.UNAVAILABLE, why)
+        return container, Outcome(Status.OK)
+
+
+async def ping(api: DockerApi, wall: Callable[[], float] = time.time) -> Outcome[RuntimeInfo]:
+    """Negotiate the API version; learn what the engine is and how far its clock is off."""
+    before = wall()
+    reply = await api.negotiate()
+    if not reply.ok:
+        return failed(reply.status, reply.detail, reply.seconds)
+    raw = reply.get().json()
+    version = str(raw.get("Version", "unknown"))
+    warnings = list(version_warnings(version))
+    skew = _skew(reply.get(), before, wall())
+    if skew is not None and abs(skew) > 5:
+        warnings.append(f"the clock of Docker host {api.host.name} differs by {skew:+.0f} s: start times are wrong by it")
+    if not api.host.url.startswith("unix://") and not uses_tls(api.host):
+        warnings.append(f"Docker host {api.host.name} is spoken to without TLS: whoever reaches that port commands it")
+    return Outcome(Status.OK, RuntimeInfo(version, api.version or "", tuple(warnings), skew), seconds=reply.seconds)
 
 
 def plain_log(raw: bytes) -> str:
@@ -226,16 +250,18 @@ def _bad_id(container_id: str) -> Outcome[Any] | None:
     return failed(Status.REFUSED, f"{container_id!r} is no full 64-hex container id")
 
 
-def _read(reply: Outcome[Reply], read: Callable[[Any], T]) -> Outcome[T]:
+def read(reply: Outcome[Reply], reader: Callable[[Any], T]) -> Outcome[T]:
+    """The JSON answer as `reader` reads it; what it cannot read is `REFUSED`."""
     if not reply.ok:
         return failed(reply.status, reply.detail, reply.seconds)
     try:
-        return Outcome(Status.OK, read(reply.get().json()), seconds=reply.seconds)
+        return Outcome(Status.OK, reader(reply.get().json()), seconds=reply.seconds)
     except (ValueError, TypeError, AttributeError, KeyError) as exc:
         return failed(Status.REFUSED, f"the answer cannot be read: {exc}", reply.seconds)
 
 
-def _done(reply: Outcome[Reply]) -> Outcome[None]:
+def said(reply: Outcome[Reply]) -> Outcome[None]:
+    """How a call without a result ended."""
     return Outcome(reply.status, None, reply.detail, reply.seconds)
 
 

@@ -156,11 +156,11 @@ async def test_running_is_restarted_once_with_its_grace(hands: Hands, runtime: D
 async def test_no_act_without_a_fresh_look(hands: Hands, runtime: DockerRuntime) -> None:
     container = hands.run()
     before = hands.state(container)["StartedAt"]
-    assert (await runtime.restart(container.id, stop_timeout=1)).status is Status.REFUSED
+    assert (await runtime.restart(container.id, stop_timeout=1)).status is Status.UNAVAILABLE
     assert (await runtime.inspect(container.id)).ok
     assert (await runtime.restart(container.id, stop_timeout=1)).ok
     second = await runtime.restart(container.id, stop_timeout=1)
-    assert second.status is Status.REFUSED
+    assert second.status is Status.UNAVAILABLE
     assert "look before acting" in second.detail
     assert before != hands.state(container)["StartedAt"]
 
@@ -172,7 +172,7 @@ async def test_paused_is_not_touched(hands: Hands, runtime: DockerRuntime) -> No
     assert seen.paused
     assert seen.state == "paused"
     outcome = await runtime.restart(container.id, stop_timeout=1)
-    assert outcome.status is Status.REFUSED
+    assert outcome.status is Status.UNAVAILABLE
     assert "paused" in outcome.detail
     assert hands.state(container)["Paused"] is True
 
@@ -183,7 +183,7 @@ async def test_stopped_by_a_person_is_not_started(hands: Hands, runtime: DockerR
     seen = (await runtime.inspect(container.id)).get()
     assert (seen.state, seen.running) == ("exited", False)
     assert seen.finished_at is not None
-    assert (await runtime.restart(container.id, stop_timeout=1)).status is Status.REFUSED
+    assert (await runtime.restart(container.id, stop_timeout=1)).status is Status.UNAVAILABLE
     assert hands.state(container)["Status"] == "exited"
 
 
@@ -191,7 +191,7 @@ async def test_created_is_not_started(hands: Hands, runtime: DockerRuntime) -> N
     container = hands.run(start=False)
     seen = (await runtime.inspect(container.id)).get()
     assert (seen.state, seen.started_at) == ("created", None)
-    assert (await runtime.restart(container.id, stop_timeout=1)).status is Status.REFUSED
+    assert (await runtime.restart(container.id, stop_timeout=1)).status is Status.UNAVAILABLE
     assert hands.state(container)["Status"] == "created"
 
 
@@ -206,7 +206,7 @@ async def test_restarting_in_the_policys_backoff_is_not_touched(hands: Hands, ru
     assert seen.restarting
     assert seen.running, "Docker calls a container in backoff running"
     assert seen.exit_code == 3
-    assert (await runtime.restart(container.id, stop_timeout=1)).status is Status.REFUSED
+    assert (await runtime.restart(container.id, stop_timeout=1)).status is Status.UNAVAILABLE
 
 
 async def test_removed_in_between(hands: Hands, runtime: DockerRuntime) -> None:
@@ -352,7 +352,7 @@ async def test_a_daemon_that_comes_back_is_used_again(hands: Hands, tmp_path: Pa
     lost = await rt.restart(container.id, stop_timeout=1)
     assert lost.status is Status.UNAVAILABLE, "never sent, so not ambiguous"
     path.symlink_to(SOCKET)
-    assert (await rt.restart(container.id, stop_timeout=1)).status is Status.REFUSED, "a new look is needed"
+    assert (await rt.restart(container.id, stop_timeout=1)).status is Status.UNAVAILABLE, "a new look is needed"
     assert (await rt.inspect(container.id)).ok
     assert (await rt.restart(container.id, stop_timeout=1)).ok
     await rt.close()
