@@ -17,11 +17,11 @@ MINUTES = 60.0
 END = 45 * MINUTES
 
 PATHS: dict[str, tuple[tuple[float, str], ...]] = {
-    "hangs": ((0, "busy"), (10.5, "stalled"), (15, "stuck"), (16, "down"), (17, "starting"), (19, "busy")),
+    "hangs": ((0, "busy"), (10.5, "stalled"), (15, "stuck"), (16, "down"), (16.75, "starting"), (19, "busy")),
     "full": ((0, "busy"),),
     "sleeps": ((0, "idle"), (30, "sleeping")),
     "blind": ((0, "unknown"), (5, "idle")),
-    "broken": ((0, "busy"), (8, "failed"), (12, "down"), (13, "starting"), (15, "failed")),
+    "broken": ((0, "busy"), (8, "failed"), (12, "down"), (12.5, "starting"), (15, "failed")),
 }
 LABELS = {"hangs": "core", "full": "core", "sleeps": "search", "blind": "search", "broken": "core"}
 JUDGED = {"idle", "busy", "stalled", "stuck", "starved"}
