@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_common.config import ConfigError, Reader, load_yaml
+from llm_exporter.engines.custom import Described
 from llm_exporter.target_config import Patience, Target, read_patience
 from llm_exporter.urls import base_url, default_name
 
@@ -67,6 +68,7 @@ class Config:
     defaults: Patience = field(default_factory=Patience)
     discovery: Discovery = field(default_factory=Discovery)
     max_requests_per_host: int = 32
+    engines: tuple[Described, ...] = ()
 
     def effective(self) -> Mapping[str, Any]:
         """The configuration with every default filled in, secrets masked, as JSON-like data."""
@@ -125,10 +127,11 @@ def read(document: object, problems: list[str], engines: Sequence[str]) -> Confi
     defaults_reader = top.mapping("defaults")
     defaults = read_patience(defaults_reader, Patience())
     defaults_reader.done()
+    described = {entry.kind: entry for entry in (_read_engine(reader, engines) for reader in top.items("engines"))}
     targets: list[Target] = []
     seen: dict[str, str] = {}
     for reader in top.items("targets"):
-        target = _read_target(reader, defaults, engines)
+        target = _read_target(reader, defaults, engines, described)
         if target is None:
             continue
         if target.name in seen:
@@ -140,12 +143,42 @@ def read(document: object, problems: list[str], engines: Sequence[str]) -> Confi
         defaults=defaults,
         discovery=_read_discovery(top.mapping("discovery")),
         max_requests_per_host=top.integer("max_requests_per_host", 32, low=1),
+        engines=tuple(described.values()),
     )
     top.done()
     return config
 
 
-def _read_target(reader: Reader, defaults: Patience, engines: Sequence[str]) -> Target | None:
+def _read_engine(reader: Reader, known: Sequence[str]) -> Described:
+    """``engines[]``: an engine that we do not know, by the names of its series."""
+    kind = reader.text("name", pattern=r"[a-z][a-z0-9_-]*")
+    if kind in ("auto", *known):
+        reader.problem("name", f"{kind!r} is an engine that is built in; choose another name")
+    series = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+    progress = reader.strings("progress")
+    if not progress:
+        reader.problem("progress", "at least one counter that moves with every step is needed")
+    described = Described(
+        kind=kind,
+        progress=tuple(progress) or ("none",),
+        running=reader.text("running", pattern=series),
+        waiting=tuple(reader.strings("waiting")),
+        lane_labels=tuple(reader.strings("lane_labels", ())),
+        kv=reader.text("kv", None, pattern=series),
+        finished=reader.text("finished", None, pattern=series),
+        generation_tokens=reader.text("generation_tokens", None, pattern=series),
+        blind=reader.flag("blind", True),
+        metrics_path=reader.text("metrics_path", "/metrics", pattern=r"/\S*"),
+        health_path=reader.text("health_path", None, pattern=r"/\S*"),
+        canary_path=reader.text("canary_path", None, pattern=r"/\S*"),
+    )
+    reader.done()
+    return described
+
+
+def _read_target(
+    reader: Reader, defaults: Patience, engines: Sequence[str], described: Mapping[str, Described]
+) -> Target | None:
     url = reader.text("url")
     base = ""
     if url:
@@ -156,14 +189,15 @@ def _read_target(reader: Reader, defaults: Patience, engines: Sequence[str]) -> 
     name = reader.text("name", default_name(base) if base else "?")
     if name != "?" and NAME.fullmatch(name) is None:
         reader.problem("name", f"{name!r} may have letters, digits and . _ : @ - only, and starts with a letter or digit")
-    engine = reader.text("engine", "auto", choices=("auto", *engines))
+    engine = reader.text("engine", "auto", choices=("auto", *engines, *described))
     labels = reader.text_mapping("labels")
     for problem in label_problems(labels):
         reader.problem("labels", problem)
     metrics_path = reader.text("metrics_path", None, pattern=r"/\S*")
     patience = read_patience(reader, defaults, engine)
     reader.done()
-    return Target(name, base, engine, labels, metrics_path, patience) if base else None
+    own = described.get(engine)
+    return Target(name, base, engine, labels, metrics_path, patience, described=own) if base else None
 
 
 def label_problems(labels: Mapping[str, str]) -> list[str]:

@@ -128,7 +128,11 @@ class Fleet:
 def _same(monitor: Monitor, target: Target | None) -> bool:
     """Whether the target is still the same server, so that its history is worth keeping."""
     known = monitor.target
-    return target is not None and (known.url, known.engine) == (target.url, target.engine)
+    return target is not None and (known.url, known.engine, known.described) == (
+        target.url,
+        target.engine,
+        target.described,
+    )
 
 
 def merged(configured: Sequence[Target], discovered: Mapping[str, Sequence[Target]]) -> list[Target]:

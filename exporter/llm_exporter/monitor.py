@@ -13,13 +13,13 @@ from llm_exporter import canary, checks
 from llm_exporter.clock import Clock, LoopLag
 from llm_exporter.engines import Look, Page
 from llm_exporter.judge import CanaryOutcome, CanaryRequest, State
-from llm_exporter.judge.model import LoopEvidence, Witness
 from llm_exporter.looks import Looker
 from llm_exporter.pipeline import Mind, Seen, step
 from llm_exporter.recording import Recorder
 from llm_exporter.scrape import Scraper
-from llm_exporter.snapshot import Change, SentCanary, Snapshot
+from llm_exporter.snapshot import Change, Gpu, SentCanary, Snapshot
 from llm_exporter.target_config import Target
+from llm_exporter.witnesses import Testimony, Witnesses
 
 _log = logging.getLogger("llm.monitor")
 TIMELINE = 100
@@ -61,7 +61,8 @@ class Monitor:
         self._publish = publish
         self._sends_canaries = sends_canaries
         self._recorder = recorder
-        self._mind = Mind.of(target.engine)
+        self._mind = Mind.of(target.engine, target.described)
+        self._witnesses = Witnesses(target.patience.witness, scraper, clock.monotonic)
         self._looker = Looker(scraper, target, clock)
         self._lock = asyncio.Lock()
         self._flight: tuple[CanaryRequest, asyncio.Task[None]] | None = None
@@ -85,6 +86,8 @@ class Monitor:
     def reconfigure(self, target: Target) -> None:
         """Take a changed configuration of the same server; the history stays."""
         self._looker.target = target
+        if target.patience.witness != self._witnesses.config:
+            self._witnesses = Witnesses(target.patience.witness, self._scraper, self._clock.monotonic)
         self.snapshot = replace(self.snapshot, target=target, interval=target.patience.pace(self._mind.engine)[0])
 
     async def run(self) -> None:
@@ -106,7 +109,10 @@ class Monitor:
             outcome, self._outcome = self._outcome, None
             flight = self._flight[0] if self._flight is not None else None
             interval, timeout = self.target.patience.pace(self._mind.engine)
-            look = await self._looker.look(self._mind.engine, timeout, interval, self._mind.history.served)
+            look, testimony = await asyncio.gather(
+                self._looker.look(self._mind.engine, timeout, interval, self._mind.history.served),
+                self._testify(timeout),
+            )
             if self._ours_was_the_delay(look, timeout):
                 self.late += 1
                 self._outcome = outcome
@@ -118,22 +124,27 @@ class Monitor:
                 canary=outcome,
                 own_canary=flight is not None,
                 own_canary_lane=flight.lane if flight is not None else None,
-                witness=self._witness(),
-                loop=self._loop(),
+                witness=testimony.witness,
+                loop=testimony.loop,
             )
             if self._recorder is not None:
-                self._recorder.look(look)
+                self._recorder.look(look, testimony.witness, testimony.loop)
             await self._learn(seen)
-            self._take(seen, self._clock.monotonic() - look.t)
+            self._take(seen, testimony, self._clock.monotonic() - look.t)
         if seen.verdict.wants is not None:
             self._send(seen.verdict.wants)
         return self.snapshot
 
-    def _witness(self) -> Witness | None:
-        return None
-
-    def _loop(self) -> LoopEvidence | None:
-        return None
+    async def _testify(self, timeout: float) -> Testimony:
+        if not self._witnesses.config:
+            return Testimony()
+        verdict = self.snapshot.verdict
+        well = (State.BUSY, State.IDLE, State.SLEEPING)
+        return await self._witnesses.testify(
+            moving=verdict.state is State.BUSY and verdict.progress == 1,
+            suspect=verdict.state not in well,
+            timeout=min(timeout, 2.0),
+        )
 
     def _ours_was_the_delay(self, look: Look, timeout: float) -> bool:
         late = self._lag is not None and self._lag.since(look.t) > timeout / 4
@@ -155,7 +166,7 @@ class Monitor:
             if self._recorder is not None:
                 self._recorder.about(known)
 
-    def _take(self, seen: Seen, seconds: float) -> None:
+    def _take(self, seen: Seen, testimony: Testimony, seconds: float) -> None:
         before, verdict, look, observation = self.snapshot, seen.verdict, seen.look, seen.observation
         engine = self._mind.engine
         changed = before.looked is None or before.verdict.state is not verdict.state
@@ -187,6 +198,7 @@ class Monitor:
             unserved_at=look.unix if observation.reach in ("refused", "reset", "loading") else before.unserved_at,
             first_token=seen.reading.first_token,
             missing=tuple(missing),
+            gpu=_gpu(testimony),
             bad_lines=seen.bad_lines,
         )
         if changed:
@@ -293,6 +305,17 @@ class Monitor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _gpu(testimony: Testimony) -> Gpu | None:
+    """The target's GPUs as one: the fullest memory, the mean utilisation, the power of all."""
+    gpus = testimony.gpus
+    if not gpus:
+        return None
+    memory = [gpu.memory for gpu in gpus if gpu.memory is not None]
+    used = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+    watts = [gpu.watts for gpu in gpus if gpu.watts is not None]
+    return Gpu(max(memory, default=None), sum(used) / len(used) if used else None, sum(watts) if watts else None)
 
 
 def _spread(name: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from .engines import Engine, Known, Look, Page, Reading, by_kind, detect, detect_without_metrics, engines
+from .engines.custom import Described, adapter
 from .exposition import Samples, read
 from .judge import CanaryOutcome, Facts, History, Observation, Settings, State, Verdict, Witness, judge
 from .judge.model import LoopEvidence, Reach
@@ -35,9 +36,9 @@ class Mind:
     history: History = field(default_factory=History)
 
     @classmethod
-    def of(cls, kind: str) -> Mind:
-        """A target of a configured engine kind, or of any (``auto``)."""
-        engine = None if kind == "auto" else by_kind(kind)
+    def of(cls, kind: str, described: Described | None = None) -> Mind:
+        """A target of a configured engine kind, of one that the operator described, or of any (``auto``)."""
+        engine = adapter(described) if described is not None else None if kind == "auto" else by_kind(kind)
         return cls(engine=engine, fixed=engine is not None)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 from llm_exporter.clock import Clock
 from llm_exporter.engines import Known, Look, Page
-from llm_exporter.judge import CanaryOutcome
+from llm_exporter.judge import CanaryOutcome, LoopEvidence, Witness
 
 
 class Recorder:
@@ -30,13 +31,17 @@ class Recorder:
         # An interrupted recording keeps what it has.
         self._file.flush()
 
-    def look(self, look: Look) -> None:
-        """One observation."""
+    def look(self, look: Look, witness: Witness | None = None, loop: LoopEvidence | None = None) -> None:
+        """One observation, with what second looks said at the same time."""
         record: dict[str, Any] = {"unix": round(look.unix, 3), "metrics": _page(look.metrics)}
         if look.health is not None:
             record["health"] = _page(look.health)
         if look.extra:
             record["extra"] = {path: _page(page) for path, page in look.extra.items()}
+        if witness is not None and witness != Witness():
+            record["witness"] = {name: value for name, value in asdict(witness).items() if value not in (None, "")}
+        if loop is not None:
+            record["loop"] = asdict(loop)
         self._write(look.t, record)
 
     def canary(self, outcome: CanaryOutcome) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .engines import Engine, Known, Look, Page
-from .judge import CanaryOutcome, CanaryRequest, Settings, State, Witness
+from .judge import CanaryOutcome, CanaryRequest, LoopEvidence, Settings, State, Witness
 from .pipeline import Mind, Seen, step
 
 
@@ -127,6 +127,7 @@ def replay(
             own_canary=flying,
             own_canary_lane=under_way.lane if flying and under_way else None,
             witness=Witness(**record["witness"]) if "witness" in record else None,
+            loop=LoopEvidence(**record["loop"]) if "loop" in record else None,
         )
         yield seen
         wants = seen.verdict.wants

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from llm_common.config import Reader
 from llm_exporter.engines import Engine, by_kind, engines
+from llm_exporter.engines.custom import Described
 from llm_exporter.judge import Settings
 from llm_exporter.scrape import Access
+from llm_exporter.witnesses import WitnessConfig, read_witnesses
 
 PACE = (5.0, 4.0)
 
@@ -63,6 +65,7 @@ class Patience:
     canary: Canary = field(default_factory=Canary)
     ready_limits: Limits = field(default_factory=Limits)
     tls: Tls = field(default_factory=Tls)
+    witness: WitnessConfig = field(default_factory=WitnessConfig)
 
     def pace(self, engine: Engine | None) -> tuple[float, float]:
         """Interval and timeout for an engine: as given, else the engine's own defaults."""
@@ -95,7 +98,10 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One server to watch. `labels` go on ``llm_target_info``; `source` says who named it (``config``, ``file_sd`` …)."""
+    """One server to watch. `labels` go on ``llm_target_info``; `source` says who named it (``config``, ``file_sd`` …).
+
+    `described` is set where `engine` is one of the configuration's own ``engines``.
+    """
 
     name: str
     url: str
@@ -104,6 +110,7 @@ class Target:
     metrics_path: str | None = None
     patience: Patience = field(default_factory=Patience)
     source: str = "config"
+    described: Described | None = None
 
     @property
     def access(self) -> Access:
@@ -130,6 +137,7 @@ def read_patience(reader: Reader, base: Patience, engine: str = "auto") -> Patie
         canary=_read_canary(reader.mapping("canary"), base.canary),
         ready_limits=_read_limits(reader.mapping("ready_limits"), base.ready_limits),
         tls=_read_tls(reader.mapping("tls"), base.tls),
+        witness=read_witnesses(reader.mapping("witness"), base.witness),
     )
     slowest = max(read.pace(known)[0] for known in engines())
     longest = slowest if engine == "auto" else read.pace(by_kind(engine))[0]

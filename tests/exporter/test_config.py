@@ -78,7 +78,7 @@ remediator: {}
         "targets[5].name: 'z' is the name of targets[4] already; names must differ",
         "discovery.file_sd[0].files: is required",
         "discovery.file_sd[0].file: unknown key; did you mean files?",
-        "remediator: unknown key; known here: defaults, discovery, max_requests_per_host, targets",
+        "remediator: unknown key; known here: defaults, discovery, engines, max_requests_per_host, targets",
     ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llm_exporter.engines import Known, Look, Page, by_kind, detect, engines
-from llm_exporter.engines.custom import described
+from llm_exporter.engines.custom import Described, adapter
 from llm_exporter.engines.lanes import version_tuple
 from llm_exporter.engines.llamacpp import printed_step
 from llm_exporter.exposition import read
@@ -132,9 +132,7 @@ def test_versions_compare(text: str | None, numbers: tuple[int, ...] | None) -> 
 
 
 def test_an_operator_describes_an_engine() -> None:
-    engine = described(
-        "mine", progress=["my_steps_total"], running="my_running", waiting=["my_queue", "my_other_queue"], blind=False
-    )
+    engine = adapter(Described("mine", ("my_steps_total",), "my_running", ("my_queue", "my_other_queue"), blind=False))
     mind = Mind(engine=engine, fixed=True)
     body = "my_steps_total 5\nmy_running 1\nmy_queue 2\nmy_other_queue 3\n"
     _, seen = step(mind, Look(0.0, 1e9, Page(status=200, body=body), None), Settings())

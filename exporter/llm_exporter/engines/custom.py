@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..exposition import Samples
 from ..judge.model import Facts
@@ -10,56 +10,60 @@ from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
 from .lanes import LaneTable, Pick, read_lanes
 
 
-def described(
-    kind: str,
-    *,
-    progress: Sequence[str],
-    running: str,
-    waiting: Sequence[str],
-    lane_labels: Sequence[str] = (),
-    kv: str | None = None,
-    finished: str | None = None,
-    generation_tokens: str | None = None,
-    blind: bool = True,
-    metrics_path: str = "/metrics",
-    health_path: str | None = None,
-    canary_path: str | None = None,
-) -> Engine:
-    """An adapter from the names of an engine's series.
+@dataclass(frozen=True, slots=True)
+class Described:
+    """``engines:`` an engine's series by name.
 
     It counts as blind unless the operator says that its progress series move during a long prefill: a wrong "sighted"
     restarts a healthy server, a wrong "blind" only waits longer.
     """
+
+    kind: str
+    progress: tuple[str, ...]
+    running: str
+    waiting: tuple[str, ...]
+    lane_labels: tuple[str, ...] = ()
+    kv: str | None = None
+    finished: str | None = None
+    generation_tokens: str | None = None
+    blind: bool = True
+    metrics_path: str = "/metrics"
+    health_path: str | None = None
+    canary_path: str | None = None
+
+
+def adapter(described: Described) -> Engine:
+    """The adapter of an engine that the operator described."""
     table = LaneTable(
-        labels=tuple(lane_labels),
-        progress=tuple(Pick((name,)) for name in progress),
-        running=Pick((running,)),
-        waiting=tuple(Pick((name,)) for name in waiting),
-        kv=Pick((kv,), how="max") if kv else None,
-        finished=Pick((finished,)) if finished else None,
-        generation_tokens=Pick((generation_tokens,)) if generation_tokens else None,
-        steps=Pick((progress[0],)),
+        labels=described.lane_labels,
+        progress=tuple(Pick((name,)) for name in described.progress),
+        running=Pick((described.running,)),
+        waiting=tuple(Pick((name,)) for name in described.waiting),
+        kv=Pick((described.kv,), how="max") if described.kv else None,
+        finished=Pick((described.finished,)) if described.finished else None,
+        generation_tokens=Pick((described.generation_tokens,)) if described.generation_tokens else None,
+        steps=Pick((described.progress[0],)),
     )
 
     def read(samples: Samples, look: Look, known: Known) -> Reading:
         start = samples.total("process_start_time_seconds")
-        return Reading(
-            lanes=read_lanes(samples, table), incarnation=None if start is None else f"{start:.3f}", started=start
-        )
+        incarnation = None if start is None else f"{start:.3f}"
+        return Reading(lanes=read_lanes(samples, table), incarnation=incarnation, started=start)
 
     def facts(samples: Samples, known: Known) -> Facts:
-        why = "the configuration calls it blind" if blind else "the configuration calls it sighted"
-        return Facts(kind, known.version, not blind, why, canary=None if canary_path else "no canary_path is configured")
+        why = "the configuration calls it blind" if described.blind else "the configuration calls it sighted"
+        cannot = None if described.canary_path else "no canary_path is configured"
+        return Facts(described.kind, known.version, not described.blind, why, canary=cannot)
 
     return Engine(
-        kind=kind,
+        kind=described.kind,
         series=(*table.series(), "process_start_time_seconds"),
-        recognises=lambda samples: any(samples.has(name) for name in progress),
+        recognises=lambda samples: any(samples.has(name) for name in described.progress),
         read=read,
         facts=facts,
-        metrics_path=metrics_path,
-        health_path=health_path,
+        metrics_path=described.metrics_path,
+        health_path=described.health_path,
         once=(),
-        canary=CanaryPlan(path=canary_path, body=one_token) if canary_path else None,
+        canary=CanaryPlan(path=described.canary_path, body=one_token) if described.canary_path else None,
         tier=2,
     )
