@@ -5,7 +5,6 @@ One minute of the incident takes 1.5 s: every duration in the rules is shortened
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -18,8 +17,10 @@ import yaml
 
 from rules import incident
 from rules.backfill import JOBS
-from rules.scenes import ALERTS, RULES, seconds
+from rules.scenes import RULES
 from rules.servers import alertmanager, get, prometheus, until
+from rules.shorten import shortened_rules
+from rules.spans import spans
 from rules.test_alertmanager import CONFIG, Webhooks
 
 SPEED = 40.0
@@ -41,23 +42,6 @@ EXPECTED = {
 TOLERANCE = 2.0
 
 pytestmark = pytest.mark.timeout(180)
-
-
-def shortened(duration: str) -> str:
-    return f"{max(1, round(seconds(duration) * 1000 / SPEED))}ms"
-
-
-def fast_rules() -> dict[str, Any]:
-    """The shipped rules with every range, offset, `for` and `keep_firing_for` shortened."""
-    rules = yaml.safe_load(ALERTS.read_text())
-    for rule in (r for group in rules["groups"] for r in group["rules"]):
-        rule["expr"] = re.sub(
-            r"(\[|offset )(\d+[smhd])", lambda found: found.group(1) + shortened(found.group(2)), rule["expr"]
-        )
-        for key in ("for", "keep_firing_for"):
-            if key in rule and rule[key] != "0s":
-                rule[key] = shortened(rule[key])
-    return rules
 
 
 class Player:
@@ -108,17 +92,6 @@ class Played:
     descriptions: dict[str, str]
 
 
-def spans(minutes: list[float]) -> list[tuple[float, float]]:
-    """Sampled minutes as intervals; a gap of over a minute ends one."""
-    found: list[tuple[float, float]] = []
-    for at in minutes:
-        if found and at - found[-1][1] < 1:
-            found[-1] = (found[-1][0], at)
-        else:
-            found.append((at, at))
-    return found
-
-
 def flat(alerts: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
     """(alert, target, status) of every alert in these webhooks."""
     return {(a["labels"]["alertname"], a["labels"].get("target", ""), a["status"]) for b in alerts for a in b["alerts"]}
@@ -133,7 +106,7 @@ def watched(url: str) -> bool | None:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     home = tmp_path_factory.mktemp("live")
-    (home / "alerts.yml").write_text(yaml.safe_dump(fast_rules()))
+    (home / "alerts.yml").write_text(yaml.safe_dump(shortened_rules(SPEED)))
     (home / "token").write_text("t")
     (home / "templates").symlink_to(RULES / "templates")
     machine, page = Webhooks(), Webhooks()
@@ -166,7 +139,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
                 found = get(f"{url}/api/v1/query_range", query='ALERTS{alertstate="firing"}', **span)["data"]["result"]
                 fired = {
                     (line["metric"]["alertname"], line["metric"].get("target", "")): spans(
-                        [player.minute(at) for at, _ in line["values"]]
+                        [player.minute(at) for at, _ in line["values"]], gap=1
                     )
                     for line in found
                 }
