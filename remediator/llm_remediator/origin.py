@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 COOKIE = "stuckproof_csrf"
 FIELD = "csrf"
+_NEVER_A_FORM = frozenset({"application/json", "application/octet-stream", ""})
+"""Types that another site's page cannot send without asking us first (CORS); "" carries Origin, checked before."""
 
 
 class BrowserGuard:
@@ -46,10 +48,8 @@ class BrowserGuard:
             return f"Host {host[:100]!r} is not a name of this server; give it with --web.external-url"
         if field is not None and not hmac.compare_digest(field.encode(), self.token(session).encode()):
             return "the form is too old, or not ours; load the page again"
-        if field is None and headers.get("Content-Type", "").partition(";")[0].strip().lower() not in (
-            "application/json",
-            "",
-        ):
+        kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if field is None and kind not in _NEVER_A_FORM:
             return "send JSON (Content-Type: application/json), or use the page"
         return ""
 
