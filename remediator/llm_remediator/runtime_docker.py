@@ -40,6 +40,7 @@ KILL_WAIT = 14.0
 """After the grace dockerd waits 10 s for SIGKILL, 2 s for a direct one, 2 s more (moby `kill.go`)."""
 START_MARGIN = 46.0
 """For the start after it: a GPU runtime hook takes seconds, a mount on a busy disk more."""
+_NO_NULS = dict.fromkeys(range(8))
 INSPECT_VALID = 60.0
 """An id may be acted on for so long after this runtime inspected it."""
 
@@ -223,24 +224,25 @@ async def ping(api: DockerApi, wall: Callable[[], float] = time.time) -> Outcome
 def plain_log(raw: bytes) -> str:
     """Docker's multiplexed log stream without its 8-byte frame headers; a TTY's raw stream as it is.
 
-    The beginning may be cut anywhere, so frames are found by their shape: stream 0 to 2, three zeros, length.
+    The beginning may be cut anywhere, so frames are found by their shape: stream 1 or 2, three zeros, length.
+    A cut header leaves a stray character at most.
     """
     out = bytearray()
     at = 0
     while at < len(raw):
         head = raw[at : at + 8]
-        if len(head) == 8 and head[0] <= 2 and head[1:4] == b"\0\0\0":
+        if len(head) == 8 and head[0] in (1, 2) and head[1:4] == b"\0\0\0":
             size = int.from_bytes(head[4:], "big")
             out += raw[at + 8 : at + 8 + size]
             at += 8 + size
         else:
             nxt = min(
-                (n for n in (raw.find(bytes([s, 0, 0, 0]), at + 1) for s in range(3)) if n > 0),
+                (n for n in (raw.find(bytes([s, 0, 0, 0]), at + 1) for s in (1, 2)) if n > 0),
                 default=len(raw),
             )
             out += raw[at:nxt]
             at = nxt
-    return out.decode("utf-8", "replace")
+    return out.decode("utf-8", "replace").translate(_NO_NULS)
 
 
 def _bad_id(container_id: str) -> Outcome[Any] | None:
