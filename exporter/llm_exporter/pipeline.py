@@ -27,12 +27,14 @@ class Mind:
         engine: The adapter in use; None until a page was recognised (or the configuration names one).
         fixed: The configuration names the engine, so it is never detected anew.
         known: Version, model and the like, asked once per process.
+        slept: This process was seen asleep by an engine that sleeps by a timer.
         history: The judge's memory.
     """
 
     engine: Engine | None = None
     fixed: bool = False
     known: Known = field(default_factory=Known)
+    slept: bool = False
     history: History = field(default_factory=History)
 
     @classmethod
@@ -76,6 +78,10 @@ def step(
         loop: Event-loop evidence from a heartbeat's side port; the one on the engine's own page is used otherwise.
     """
     mind, reading, facts, bad = _read(mind, look)
+    if mind.engine is not None and mind.engine.sleeps_by_timer and any(lane.asleep for lane in reading.lanes):
+        mind = replace(mind, slept=True)
+    if mind.slept:
+        facts = replace(facts, idle_canary="it sleeps when idle, and a request would keep it awake")
     observation = _observation(mind, look, reading, facts)
     witness = witness or Witness()
     if witness.in_flight is None:
@@ -89,7 +95,8 @@ def step(
         loop=loop or reading.loop,
     )
     history, verdict = judge(mind.history, observation, look.t, settings)
-    return replace(mind, history=history), Seen(look, observation, reading, verdict, bad)
+    mind = replace(mind, history=history, slept=mind.slept and not verdict.restarted)
+    return mind, Seen(look, observation, reading, verdict, bad)
 
 
 def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
@@ -197,6 +204,8 @@ def _mend(engine: Engine | None, page: Page) -> str:
     status = page.status or 0
     if engine is not None and status in engine.mend:
         return f"{status} on the metrics page: {engine.mend[status]}"
+    if engine is None and status == 400 and "model name is missing" in page.body:
+        return "400 on the metrics page: a llama.cpp router needs the model's name: give metrics_path: /metrics?model=NAME"
     if status in (401, 403):
         return f"{status} on the metrics page: it needs a key; give bearer_token_file"
     if status == 404:

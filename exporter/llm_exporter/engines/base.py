@@ -147,6 +147,7 @@ class Engine:
         proxy: It is no engine: never judged by metrics.
         interval, timeout: Seconds; this engine's own defaults.
         health_until_served: Its health endpoint runs the model, so it is asked only until the process has served (SGLang).
+        sleeps_by_timer: Seen asleep once, it sleeps whenever it is idle; a canary would keep it awake for ever.
         tier: 1: run or read by us in depth; 2: facts read in its source, not run by us.
     """
 
@@ -166,6 +167,7 @@ class Engine:
     interval: float | None = None
     timeout: float | None = None
     health_until_served: bool = False
+    sleeps_by_timer: bool = False
     tier: int = 1
     about: Callable[[Mapping[str, Page]], Known] | None = None
     answers_as: Callable[[Mapping[str, Page]], bool] | None = None

@@ -65,13 +65,11 @@ def _sleeping(page: Page | None) -> str | None:
 
 def facts(samples: Samples, known: Known) -> Facts:
     """Sighted: every prompt batch is a decode."""
-    never = "it sleeps when idle, and a request would wake it" if known.options.get("sleep_idle") else None
     return Facts(
         kind="llamacpp",
         version=known.version,
         sighted=True,
         sight_why="every decode is counted",
-        idle_canary=never,
         tokens_at_finish=True,
     )
 
@@ -82,14 +80,12 @@ def loading(page: Page) -> str | None:
 
 
 def about(pages: Mapping[str, Page]) -> Known:
-    """Build, model and whether it sleeps when idle."""
+    """Build and model. Its sleep timer is told nowhere (b11434's ``/props`` has only ``is_sleeping``)."""
     props = pages["/props"].json() if "/props" in pages else None
     props = props if isinstance(props, dict) else {}
-    sleep = props.get("sleep_idle_seconds")
     return Known(
         version=str(props["build_info"]) if "build_info" in props else None,
         model=first_model(pages.get("/v1/models")) or (str(props["model_path"]) if "model_path" in props else None),
-        options={"sleep_idle": isinstance(sleep, int | float) and sleep > 0},
     )
 
 
@@ -107,10 +103,11 @@ ENGINE = Engine(
     ),
     mend={
         0: "no llamacpp: series: start llama-server with --metrics",
-        400: "a llama.cpp router needs the model's name: give /metrics?model=NAME as the target's metrics path",
+        400: "a llama.cpp router needs the model's name: give metrics_path: /metrics?model=NAME",
         401: "llama-server guards /metrics with its API key: give bearer_token_file",
         501: "start llama-server with --metrics",
     },
+    sleeps_by_timer=True,
     interval=15.0,
     timeout=14.0,
     about=about,

@@ -114,7 +114,7 @@ def _asleep(lane: str, samples: Samples, prefix: str) -> str | None:
 
 
 def _paused(extra: Mapping[str, Page]) -> str | None:
-    for path, words in (("/is_sleeping", "asleep (it says so itself)"), ("/is_paused", "paused (it says so itself)")):
+    for path, words in (("/is_paused", "paused (it says so itself)"), ("/is_sleeping", "asleep (it says so itself)")):
         page = extra.get(path)
         answer = page.json() if page is not None and page.status == 200 else None
         if isinstance(answer, dict) and answer.get(path[1:]) is True:

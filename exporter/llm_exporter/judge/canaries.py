@@ -107,12 +107,11 @@ def _idle_canary(
         history.lanes.values(),
         key=lambda h: (-h.silent_idle if h.silent_idle == 1 else 0, h.verified_at or -1.0),
     )
-    pace = settings.canary_every
-    if lane.silent_idle == 1 or (lane.verified_at is None and lane.silent_idle == 0 and history.cannot is None):
-        pace = 0.0
-    elif lane.verified_at is not None and t - lane.verified_at < settings.canary_every and not history.idle_due:
+    known = lane.verified_at is not None and t - lane.verified_at < settings.canary_every
+    if known and lane.silent_idle == 0 and not history.idle_due:
         return None
-    if history.asked_at is not None and t - history.asked_at < pace and not history.idle_due:
+    useless = history.cannot is not None or lane.silent_idle >= 2
+    if useless and history.asked_at is not None and t - history.asked_at < settings.canary_every and not history.idle_due:
         return None
     return CanaryRequest("idle", lane.last.lane if facts.pins_lanes else None)
 
