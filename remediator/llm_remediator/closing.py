@@ -84,18 +84,23 @@ def simulate(db: sqlite3.Connection, decision: Decision, decision_id: int) -> At
     return attempt_by_id(db, attempt_id)
 
 
-def settle_successes(db: sqlite3.Connection, attempts: tuple[Attempt, ...], rules: Rules, at: float) -> list[Attempt]:
-    """`verified` becomes `recovered` after `min_healthy`, unless a later attempt made it a relapse."""
+def settle_successes(
+    db: sqlite3.Connection, attempts: tuple[Attempt, ...], rules: Rules, mode: Mode, *, ill: bool, at: float
+) -> list[Attempt]:
+    """`verified` becomes `recovered` after `min_healthy`, or `relapsed` if it is ill before that."""
     settled = []
     for index, attempt in enumerate(attempts):
         good = attempt.result in (Result.VERIFIED, Result.RECOVERED_UNVERIFIED)
         if not good or attempt.settled_at is not None or attempt.closed_at is None:
             continue
         later = next((a for a in attempts[index + 1 :] if a.counts), None)
-        if later is not None:
-            text = f"{attempt.detail}; ill again after {span(later.at - attempt.closed_at)}"
-            update_attempt(db, attempt.id, settled_at=at, detail=text)
-        elif at - attempt.closed_at >= rules.min_healthy:
+        fell_at = later.at if later is not None else at if ill else None
+        if fell_at is not None and fell_at - attempt.closed_at < rules.min_healthy:
+            text = f"{attempt.detail}; ill again after {span(fell_at - attempt.closed_at)}"
+            update_attempt(db, attempt.id, settled_at=at, detail=text, result=Result.RELAPSED)
+            settled.append(attempt_by_id(db, attempt.id))
+            _tell(db, "relapsed", settled[-1], text, mode, at)
+        elif fell_at is not None or at - attempt.closed_at >= rules.min_healthy:
             update_attempt(db, attempt.id, settled_at=at)
             if attempt.result is Result.VERIFIED:
                 update_attempt(db, attempt.id, result=Result.RECOVERED)

@@ -107,6 +107,8 @@ class Result(StrEnum):
     VERIFIED = "verified"
     """Work flows again; becomes `recovered` after `min_healthy` without a relapse."""
     RECOVERED = "recovered"
+    RELAPSED = "relapsed"
+    """Work flowed, and it fell ill again before `min_healthy` was over."""
     RECOVERED_UNVERIFIED = "recovered_unverified"
     """It serves, but nothing was held and no canary was answered: a silent night, not a failure."""
     WITHDRAWN = "withdrawn"

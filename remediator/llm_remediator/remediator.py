@@ -50,8 +50,8 @@ class Remediator:
         self._outside = outside
         self._journal = journal
         self._version = version
-        self._courier = Courier(journal, notifiers, outside.clock)
-        self.worker = Worker(config, outside, journal, self.guard, self._courier.wake)
+        self.courier = Courier(journal, notifiers, outside.clock)
+        self.worker = Worker(config, outside, journal, self.guard, self.courier.wake)
         self._known = frozenset(t.name for t in config.targets)
         self._started_at = outside.clock.wall()
         self._started_mono = outside.clock.monotonic()
@@ -59,7 +59,7 @@ class Remediator:
     def start(self) -> None:
         """Begin to look and to act."""
         self.guard.spawn("worker", self.worker.run)
-        self.guard.spawn("courier", self._courier.run)
+        self.guard.spawn("courier", self.courier.run)
 
     async def stop(self) -> None:
         """End the tasks. Attempts stay as they are in the journal; the next start takes them up."""
@@ -132,7 +132,7 @@ class Remediator:
             trigger=self._config.trigger,
             docker_up={runtime.host: runtime.health.up for runtime in self._outside.runtimes.values()},
             alertmanager_up=dict(self.worker.asking.alertmanager_up),
-            notify_failures=self._courier.failures,
+            notify_failures=self.courier.failures,
             task_deaths=dict(self.guard.deaths),
             warnings=self.worker.runtime_warnings,
         )

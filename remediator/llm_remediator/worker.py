@@ -261,16 +261,18 @@ class Worker:
 
     async def _look_back(self, target: Target, snapshot: Snapshot) -> None:
         now = snapshot.now
+        ill = snapshot.report is not None and snapshot.report.state in target.rules.restart_on
 
         def write(db: sqlite3.Connection) -> list[Attempt]:
             if journal_targets.clear_due_latch(db, target.name, at=now):
                 log.warning("the latch came off by itself, once", extra={"target": target.name})
             attempts = journal_attempts.attempts(db, target=target.name)
             look_back(db, attempts, snapshot)
-            return settle_successes(db, attempts, target.rules, now)
+            return settle_successes(db, attempts, target.rules, self._config.mode, ill=ill, at=now)
 
         for attempt in await self._try_store(write) or ():
-            self.tally.actions[attempt.target, "recovered"] += 1
+            self.tally.closed(attempt)
+            self._told()
 
     async def _tidy(self) -> None:
         now = self._outside.clock.wall()
