@@ -74,18 +74,21 @@ class SwarmRuntime:
 
     async def inspect(self, container_id: str) -> Outcome[Container]:
         """The service and the tasks that Swarm wants running, read as one container."""
+        outcome = await self._look(container_id)
+        if outcome.ok:
+            self._looked.note(outcome.get())
+        else:
+            self._looked.forget(container_id)
+        return outcome
+
+    async def _look(self, container_id: str) -> Outcome[Container]:
         if not _SERVICE_ID.fullmatch(container_id):
             return failed(Status.REFUSED, f"{container_id!r} is no full service id")
         service = await self._service(container_id)
         if not service.ok:
             return failed(service.status, service.detail, service.seconds)
         reply = await self._api.get("/tasks", {"filters": json.dumps({"service": [container_id]})})
-        outcome = read(reply, lambda tasks: read_service(service.get(), tasks))
-        if outcome.ok:
-            self._looked.note(outcome.get())
-        else:
-            self._looked.forget(container_id)
-        return outcome
+        return read(reply, lambda tasks: read_service(service.get(), tasks))
 
     async def restart(self, container_id: str, *, stop_timeout: float) -> Outcome[None]:
         """Force an update and wait until its tasks are new. The service's own stop grace applies."""
@@ -117,7 +120,7 @@ class SwarmRuntime:
         tasks = max(1, before.started_at_raw.count(",") + 1)
         limit = (grace + KILL_WAIT + START_MARGIN) * tasks
         while (spent := self._monotonic() - began) < limit:
-            now = await self.inspect(before.id)
+            now = await self._look(before.id)
             if now.ok and now.get().running and not now.get().restarting and _all_new(before, now.get()):
                 return Outcome(Status.OK, None, seconds=spent)
             if now.status is Status.NOT_FOUND:

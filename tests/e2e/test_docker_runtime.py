@@ -362,9 +362,9 @@ async def test_a_daemon_that_comes_back_is_used_again(hands: Hands, tmp_path: Pa
 
 
 @contextlib.asynccontextmanager
-async def proxied(tmp_path: Path, **options: Any) -> AsyncIterator[str]:
+async def proxied(tmp_path: Path, docker_socket: str = SOCKET, **options: Any) -> AsyncIterator[str]:
     path = str(tmp_path / "proxy.sock")
-    runner = web.AppRunner(SocketProxy(SOCKET, **options).app(), access_log=None)
+    runner = web.AppRunner(SocketProxy(docker_socket, **options).app(), access_log=None)
     await runner.setup()
     await web.UnixSite(runner, path).start()
     try:

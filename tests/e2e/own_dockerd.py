@@ -1,0 +1,95 @@
+"""A Docker Engine of our own beside the machine's: for tests that stop, hang or swarm it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import docker
+
+from e2e.tiny_docker import import_image, until
+
+
+class OwnDockerd:
+    """`dockerd` on a socket of its own, without bridge and iptables; ended by its own process id."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = f"{folder}/d.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    "dockerd",
+                    f"--data-root={self.folder}/root",
+                    f"--exec-root={self.folder}/exec",
+                    f"--host=unix://{self.socket}",
+                    f"--pidfile={self.folder}/pid",
+                    "--bridge=none",
+                    "--iptables=false",
+                    "--ip-forward=false",
+                    "--shutdown-timeout=5",
+                ],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        until("dockerd answers", self._answers, within=60)
+
+    def _answers(self) -> bool:
+        if self._process is not None and self._process.poll() is not None:
+            raise AssertionError(f"dockerd ended: {(self.folder / 'log').read_text()[-2000:]}")
+        if not os.path.exists(self.socket):
+            return False
+        try:
+            client = docker.DockerClient(f"unix://{self.socket}", timeout=5)
+            answers = bool(client.ping())
+            client.close()
+        except (docker.errors.DockerException, OSError):
+            return False
+        return answers
+
+    def client(self) -> docker.DockerClient:
+        """A person's client, with the tiny image loaded."""
+        client = docker.DockerClient(f"unix://{self.socket}", timeout=60)
+        import_image(client)
+        return client
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to dockerd itself."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """End it, and its containers."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(10)
+
+    def remove(self) -> None:
+        """Stop it and remove its files; network namespaces stay mounted below a daemon that ended."""
+        self.stop()
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
+            subprocess.run(["umount", "--lazy", mount], check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def available() -> str:
+    """Why there can be none here, or the empty string."""
+    if os.geteuid() != 0:
+        return "a Docker Engine of one's own needs root"
+    if shutil.which("dockerd") is None:
+        return "dockerd is not installed"
+    return ""
