@@ -60,7 +60,9 @@ async def check(target: Target, seconds: float | None, *, canary: bool, clock: C
             if looks == 1 and patience.interval is None:
                 pause = PAUSE if monitor.interval <= GENTLE_PAUSE else GENTLE_PAUSE
                 monitor.reconfigure(replace(target, patience=replace(target.patience, interval=pause)))
-            if _enough(snapshot, clock.monotonic() - began, looks, seconds, monitor.interval, asked=canary):
+            if not monitor.asking and _enough(
+                snapshot, clock.monotonic() - began, looks, seconds, monitor.interval, asked=canary
+            ):
                 # The clause about our requests is true only if the last look was at rest.
                 return Checked(snapshot, looks, sum(monitor.snapshot.canaries.values()))
             await clock.sleep(monitor.interval)
@@ -75,7 +77,7 @@ def _enough(snapshot: Snapshot, elapsed: float, looks: int, seconds: float | Non
     if state in FINAL:
         return True
     if seconds is not None:
-        return elapsed >= seconds + 2 * pause
+        return elapsed >= seconds + 2 * pause and not (asked and state is State.STALLED and snapshot.verdict.wants)
     if looks < 2:
         return False
     if asked and state is State.IDLE and not snapshot.canaries:

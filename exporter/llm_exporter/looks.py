@@ -11,6 +11,8 @@ from llm_exporter.target_config import Target
 
 # Side endpoints that these codes answer do not exist for us: they are not asked again in this process's life.
 NOT_FOR_US = frozenset({400, 401, 403, 404, 405, 501})
+# Only these say that there is no metrics page; 401 and 501 say how to get one, and nothing else is to be guessed then.
+NO_SUCH_PAGE = frozenset({404, 405})
 UNREACHABLE = frozenset({"refused", "dns", "tls", "noroute"})
 SIDE_TIMEOUT = 2.0
 ONCE_TRIES = 3
@@ -53,7 +55,7 @@ class Looker:
         if health_path is not None:
             health = metrics if metrics.kind in UNREACHABLE else await self._side(health_path, timeout, deadline)
         extra: dict[str, Page] = {}
-        if engine is None and metrics.status in NOT_FOR_US:
+        if engine is None and metrics.status in NO_SUCH_PAGE:
             extra = {path: await self._side(path, timeout, deadline) for path in IDENTIFY if path != health_path}
         if engine is not None and metrics.kind is None and (without_metrics or metrics.status == 200):
             extra = await self._sides(engine, timeout, deadline)

@@ -90,6 +90,11 @@ class Monitor:
             self._witnesses = Witnesses(target.patience.witness, self._scraper, self._clock.monotonic)
         self.snapshot = replace(self.snapshot, target=target, interval=target.patience.pace(self._mind.engine)[0])
 
+    @property
+    def asking(self) -> bool:
+        """Whether a canary is in flight."""
+        return self._flight is not None
+
     async def run(self) -> None:
         """Look for ever, at a pace of its own; the first look is spread over the interval by the target's name."""
         await self._clock.sleep(self.interval * _spread(self.target.name))
@@ -130,6 +135,7 @@ class Monitor:
             if self._recorder is not None:
                 self._recorder.look(look, testimony.witness, testimony.loop)
             await self._learn(seen)
+            self._guess_again(seen)
             self._take(seen, testimony, self._clock.monotonic() - look.t)
         if seen.verdict.wants is not None:
             self._send(seen.verdict.wants)
@@ -149,6 +155,17 @@ class Monitor:
     def _ours_was_the_delay(self, look: Look, timeout: float) -> bool:
         late = self._lag is not None and self._lag.since(look.t) > timeout / 4
         return late and look.metrics.kind == "timeout"
+
+    def _guess_again(self, seen: Seen) -> None:
+        """A server that was taken for one without metrics may come back with some (restarted with the right flag)."""
+        engine = self._mind.engine
+        if (
+            engine is not None
+            and engine.metrics_path is None
+            and not self._mind.fixed
+            and seen.look.metrics.kind is not None
+        ):
+            self._mind = replace(self._mind, engine=None)
 
     async def _learn(self, seen: Seen) -> None:
         """Ask once per process for version and model; until then the judge knows less, never something wrong."""
