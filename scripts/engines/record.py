@@ -152,6 +152,31 @@ def vllm_engine_stopped_while_busy_canary_silent(name: str, scratch: Path) -> No
 
 
 @scenario
+def vllm_engine_stopped_with_one_request(name: str, scratch: Path) -> None:
+    """The engine process stops with a single request in it: the page goes on to say 1 running while a canary is out."""
+    engine = _plain(scratch)
+    try:
+        (core,) = engine.processes("VLLM::EngineCore")
+        recorder = Recorder(PORT)
+        with recorder.running():
+            recorder.about(version="0.32.0", model="small")
+            rest(1.5)
+            requests = busy(engine, recorder, 1)
+            rest(3)
+            recorder.event("EngineCore SIGSTOP")
+            with lab.stopped(core):
+                rest(11.5)
+                recorder.canary("small")
+                rest(3)
+            recorder.event("EngineCore SIGCONT")
+            rest(2)
+        aborted(requests)
+        keep(recorder, name)
+    finally:
+        engine.stop()
+
+
+@scenario
 def vllm_worker_stopped_while_busy(name: str, scratch: Path) -> None:
     """The worker process under the engine stops: the engine waits for it for ever, as for a hung GPU."""
     engine = _plain(scratch)
@@ -383,7 +408,7 @@ def llamacpp_engine_thread_frozen_while_busy(name: str, scratch: Path) -> None:
             requests = busy(engine, recorder, 2)
             rest(3)
             recorder.event("engine thread frozen")
-            with lab.frozen_thread(engine.pid):
+            with lab.frozen_in_decode(engine):
                 rest(14)
                 recorder.canary("small")
                 rest(2)
@@ -507,6 +532,28 @@ def llamacpp_saturated(name: str, scratch: Path) -> None:
             recorder.event("all clients disconnect")
             aborted(requests)
             rest(4)
+        keep(recorder, name)
+    finally:
+        engine.stop()
+
+
+@scenario
+def llamacpp_slow_batches(name: str, scratch: Path) -> None:
+    """One long prompt in batches of 2,048 tokens on one thread: each decode takes many seconds, the later the more."""
+    engine = _llama(scratch, "--batch-size", "2048", "--ubatch-size", "2048", "--parallel", "1", model="slow")
+    try:
+        recorder = _llama_recorder()
+        with recorder.running():
+            rest(2)
+            (request,) = lab.send(engine, 1, prompt=24000, tokens=1)
+            recorder.event("1 request of 24000 tokens sent")
+            rest(9)
+            # Behind a batch a canary waits like any request: its silence is no proof here.
+            while not request.ended:
+                recorder.canary("slow", timeout=3.0)
+                rest(4)
+            recorder.event(f"done ({request.status}, {request.seconds:.1f})")
+            rest(3)
         keep(recorder, name)
     finally:
         engine.stop()

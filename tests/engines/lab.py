@@ -288,3 +288,28 @@ def frozen_thread(tid: int) -> Iterator[None]:
         yield
     finally:
         ptrace(_DETACH)
+
+
+@contextlib.contextmanager
+def frozen_in_decode(engine: Engine, tries: int = 40) -> Iterator[None]:
+    """Freeze llama-server's decoding thread inside ``llama_decode()``, where a hung kernel would hold it.
+
+    Its page is answered by another thread then. Frozen elsewhere in its loop the page hangs too, which is another case.
+    """
+    headers = {"Authorization": f"Bearer {engine.api_key}"} if engine.api_key else {}
+    for _ in range(tries):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(frozen_thread(engine.pid))
+            try:
+                get(engine.port, "/metrics", 0.5, headers)
+                # Again: the first page may have been under way when the thread was frozen.
+                get(engine.port, "/metrics", 0.5, headers)
+            except OSError:
+                caught = False
+            else:
+                caught = True
+            if caught:
+                yield
+                return
+        time.sleep(0.05)
+    raise TimeoutError(f"the decoding thread was never caught inside a decode in {tries} tries")
