@@ -21,6 +21,12 @@ need_promtools() {
     [ -z "$directory" ] || export PATH="$directory:$PATH"
 }
 
+need_probetools() {
+    local directory
+    directory=$(scripts/probetools.sh)
+    [ -z "$directory" ] || export PATH="$PATH:$directory"
+}
+
 need_docker() {
     DOCKER_WAS_UP=1
     "$ROOT/scripts/docker-engine.sh" status >/dev/null 2>&1 || DOCKER_WAS_UP=0
@@ -48,12 +54,13 @@ case $what in
 all)
     need_venv
     need_promtools
+    need_probetools
     scripts/lint.sh
     unit
     need_docker
     e2e
     ;;
-unit) need_venv; need_promtools; unit "$@" ;;
+unit) need_venv; need_promtools; need_probetools; unit "$@" ;;
 rules) need_venv; need_promtools; "$VENV/bin/python" -m pytest -q tests/rules "$@" ;;
 e2e) need_venv; need_docker; e2e "$@" ;;
 *) die "usage: scripts/test.sh all|unit|rules|e2e" ;;

@@ -256,19 +256,17 @@ class Heartbeat(State):
                 self.tick(self._find_culprit)
                 self._end_drain(self.clock())
             with self.faults.passed_by("systemd"):
-                live, ready = self.report("live"), self.report("startup")
-                self._notifier.tick(
-                    self.clock(),
-                    live.good,
-                    ready.good,
-                    bool(self.drain_reason),
-                    f"{ready.status}; {live.reason or live.status}",
-                )
+                self._tell_systemd()
             with self.faults.passed_by("peers"):
                 self._write_snapshot(self.clock())
             if self.load_has_failed and self.settings.exit_on_failed_load:
                 self._exit_failed()
                 return
+
+    def _tell_systemd(self) -> None:
+        live, startup = self.report("live"), self.report("startup")
+        status = ", ".join((startup.status, *live.failed, *([self.drain_reason] if self.drain_reason else [])))
+        self._notifier.tick(self.clock(), live.good, startup.good, bool(self.drain_reason), status)
 
     def _find_culprit(self, blocked_seconds: float) -> Culprit | None:
         with self.faults.passed_by("culprit"):

@@ -66,7 +66,21 @@ def make(with_heartbeat: bool) -> FastAPI:
         return StreamingResponse(body(), media_type="text/event-stream", headers={"X-Engine": "tiny"})
 
     if with_heartbeat:
+        heartbeat = llm_heartbeat.get()
         app.add_middleware(llm_heartbeat.Middleware)
+
+        @app.get("/drain")
+        async def drain() -> None:
+            heartbeat.drain("asked to")
+
+        @app.get("/undrain")
+        async def undrain() -> None:
+            heartbeat.drain_reason = ""
+
+        @app.get("/loaded")
+        async def loaded() -> None:
+            heartbeat.loaded()
+
     return app
 
 
