@@ -33,6 +33,7 @@ from llm_remediator.ports import (
     Status,
     failed,
 )
+from llm_remediator.socket_rules import PROXY_HEADER
 
 T = TypeVar("T")
 
@@ -216,8 +217,11 @@ async def ping(api: DockerApi, wall: Callable[[], float] = time.time) -> Outcome
     skew = _skew(reply.get(), before, wall())
     if skew is not None and abs(skew) > 5:
         warnings.append(f"the clock of Docker host {api.host.name} differs by {skew:+.0f} s: start times are wrong by it")
-    if not api.host.url.startswith("unix://") and not uses_tls(api.host):
-        warnings.append(f"Docker host {api.host.name} is spoken to without TLS: whoever reaches that port commands it")
+    if not api.host.url.startswith("unix://") and not uses_tls(api.host) and PROXY_HEADER not in reply.get().headers:
+        warnings.append(
+            f"Docker host {api.host.name} is spoken to without TLS: fine for a socket proxy in a network of its own, "
+            "else whoever reaches that port is root there"
+        )
     return Outcome(Status.OK, RuntimeInfo(version, api.version or "", tuple(warnings), skew), seconds=reply.seconds)
 
 

@@ -20,7 +20,7 @@ from yarl import URL
 
 from llm_common.errors import ConfigError
 from llm_common.web import parse_listen
-from llm_remediator.socket_rules import Call, judge, only_forced, without_secrets
+from llm_remediator.socket_rules import PROXY_HEADER, Call, judge, only_forced, without_secrets
 
 log = logging.getLogger("llm.remediator.socket_proxy")
 _BODY_LIMIT = 16 * 1024 * 1024
@@ -169,7 +169,9 @@ async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
-    return {k: headers[k] for k in ("Api-Version", "Docker-Experimental", "Ostype", "Server", "Date") if k in headers}
+    """Headers of the daemon that its clients read, and a word that it is not the daemon itself that answers."""
+    kept = ("Api-Version", "Docker-Experimental", "Ostype", "Server", "Date")
+    return {PROXY_HEADER: "1"} | {k: headers[k] for k in kept if k in headers}
 
 
 def _labelled(labels: Mapping[str, str], wanted: str) -> bool:

@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from llm_remediator.docker_facts import PS_ARGS
 
+PROXY_HEADER = "Stuckproof-Proxy"
+"""In every answer of the proxy, so that its client need not warn about a whole Docker API in the open."""
 _ID = r"[0-9a-f]{64}"
 _SERVICE = r"[0-9a-z]{25}"
 _ANY = r"[\s\S]{0,4000}"
