@@ -552,6 +552,11 @@ REMEDIATION = [
         states("busy*2m stuck*10m", **A) | remediation("next_gate_info", "1*12m", **A, gate="none"),
         why="it will restart it",
     ),
+    Scene(
+        "LLMRemediationSuppressed",
+        states("busy*2m stuck*10m", **A) | remediation("next_gate_info", "1*12m", **A, gate="in_flight"),
+        why="it restarts it now",
+    ),
     Scene("LLMRemediationForeignOwner", remediation("foreign_owner", "0*5m 1*5m", **A), fires=("5m",), silent=("4m45s",)),
     Scene(
         "LLMRemediationForeignOwner",
