@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 SPECIALS = ["<unk>", "<s>", "</s>"]
 SHAPES: dict[str, dict[str, int]] = {
-    "small": {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 8192},
-    "slow": {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8, "max_position_embeddings": 32768},
+    "small": {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 32768},
+    "slow": {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8, "max_position_embeddings": 32000},
 }
 
 

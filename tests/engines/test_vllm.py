@@ -17,7 +17,7 @@ from engines.results import Record
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 
 ENGINE = "vLLM 0.32.0 (CPU)"
-LONG = 7000
+LONG = 28000
 KEY = "sk-real-engine"
 SLOTS = 4
 STALLED, STUCK, SILENT = 5.0, 15.0, 4.0
