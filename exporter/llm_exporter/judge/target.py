@@ -114,7 +114,8 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
     if seen.death is None or any(lane.worked for lane in seen.lanes):
         history = replace(history, served=True)
     history = _answers(history, seen, t)
-    held = _held_by_lane(seen)
+    history = _before_canary(history, seen)
+    held = _held_by_lane(seen, history.before_canary or {})
     history = _watched(history, seen, held, t, settings)
     history = canaries.noted(history, seen)
     history = replace(history, last_good=t, last_unix=seen.unix, ever_answered=True)
@@ -153,15 +154,32 @@ def _by_canary_alone(history: History, seen: Observation, t: float, settings: Se
     return history, Verdict(State.UNKNOWN, f"no metrics, judged by canary alone; none was answered yet{why}", wants=wants)
 
 
-def _held_by_lane(seen: Observation) -> Mapping[str, float | None]:
-    """Held work per lane; our own canary is taken off the lane that it is pinned to, else off one that holds work."""
+def _before_canary(history: History, seen: Observation) -> History:
+    """Note what the page showed when our canary was sent: what it shows beyond that may be the canary."""
+    if not seen.own_canary:
+        return history if history.before_canary is None else replace(history, before_canary=None)
+    if history.before_canary is not None:
+        return history
+    return replace(history, before_canary={name: _shown(lane.last) for name, lane in history.lanes.items()})
+
+
+def _shown(evidence: LaneEvidence) -> float:
+    return (evidence.running or 0.0) + (evidence.waiting or 0.0)
+
+
+def _held_by_lane(seen: Observation, before: Mapping[str, float]) -> Mapping[str, float | None]:
+    """Held work per lane; our own canary is taken off the lane that it is pinned to, else off one that holds more now.
+
+    A hung engine's gauges do not take the canary in; taking it off them would call the one request that hangs idle.
+    """
     held = {lane.lane: held_work(lane) for lane in seen.lanes}
-    if seen.own_canary:
-        mine = seen.own_canary_lane
-        if mine is None:
-            mine = next((name for name, value in held.items() if value), None)
-        if mine is not None and held.get(mine):
-            held[mine] = max(0.0, (held[mine] or 0.0) - 1.0)
+    if not seen.own_canary:
+        return held
+    for lane in seen.lanes:
+        more = _shown(lane) - before.get(lane.lane, 0.0)
+        if seen.own_canary_lane in (None, lane.lane) and more > 0 and held[lane.lane]:
+            held[lane.lane] = max(0.0, (held[lane.lane] or 0.0) - min(1.0, more))
+            break
     return held
 
 

@@ -1,0 +1,57 @@
+"""Our own canary is not work that somebody waits for, and a hung engine's gauges never contain it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llm_exporter.judge import CanaryOutcome, Facts, History, LaneEvidence, Observation, Settings, State, Verdict, judge
+
+PATIENCE = Settings(interval=5, stalled_after=30, stuck_after=60, start_grace=0, idle_canary=False)
+
+
+def look(t: float, running: float, steps: float = 7.0, waiting: float = 0.0) -> Observation:
+    evidence = LaneEvidence("0", {"steps": steps}, running, waiting, steps=steps)
+    return Observation(1e9 + t, "answered", facts=Facts("made-up", pins_lanes=True), lanes=(evidence,), incarnation="1")
+
+
+def until_asked(running: float) -> tuple[History, float]:
+    """Flat with work held, until the judge wants its last question answered."""
+    history, t = History(), 0.0
+    while True:
+        history, verdict = judge(history, look(t, running), t, PATIENCE)
+        t += 5
+        if verdict.wants is not None:
+            return history, t
+        assert t < 100
+
+
+def in_flight(history: History, seen: Observation, t: float) -> tuple[History, Verdict]:
+    return judge(history, replace(seen, own_canary=True, own_canary_lane="0"), t, PATIENCE)
+
+
+def test_the_only_request_of_a_hung_engine_is_not_taken_for_our_canary() -> None:
+    history, began = until_asked(running=1)
+    for t in (began, began + 5, began + 10):
+        history, verdict = in_flight(history, look(t, running=1), t)
+        assert (verdict.state, verdict.held) == (State.STALLED, 1)
+    silent = CanaryOutcome("confirm", "silent", began - 5, 30.0, lane="0")
+    history, verdict = judge(history, replace(look(began + 30, 1), canary=silent), began + 30, PATIENCE)
+    assert verdict.state is State.STUCK
+    assert verdict.lanes[0].flat_since == 0.0
+
+
+def test_a_living_engine_shows_the_canary_beside_the_work_and_it_is_taken_off() -> None:
+    history, began = until_asked(running=1)
+    _, verdict = in_flight(history, look(began, running=2), began)
+    assert verdict.held == 1
+    _, verdict = in_flight(history, look(began, running=1, waiting=1), began)
+    assert verdict.held == 1
+
+
+def test_an_idle_engine_that_holds_only_our_canary_stays_idle() -> None:
+    history, _ = judge(History(), look(0, running=0), 0, PATIENCE)
+    for t in (5.0, 10.0, 40.0):
+        history, verdict = in_flight(history, look(t, running=0, waiting=1), t)
+        assert (verdict.state, verdict.held) == (State.IDLE, 0)
+    history, verdict = in_flight(history, look(45, running=2, waiting=1), 45.0)
+    assert (verdict.state, verdict.held) == (State.BUSY, 2)
