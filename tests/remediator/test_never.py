@@ -166,10 +166,11 @@ class Never(RuleBasedStateMachine):
         for _ in range(6):
             self.run(self._look(seconds))
 
-    @rule(name=names)
-    def a_bad_day(self, name: str) -> None:
+    @rule(name=names, relapses_after=st.sampled_from([130.0, 700.0]))
+    def a_bad_day(self, name: str, relapses_after: float) -> None:
         """Hangs whenever it may."""
         self.world.engines[name].cured_by_restart = False
+        self.world.engines[name].relapses_after = relapses_after
         self.hang(name)
         for _ in range(40):
             self.run(self._look(150.0))
