@@ -113,7 +113,7 @@ class Web:
     def _own(self) -> list[Own]:
         state = self._state
         samples = [
-            Own("llm_exporter_build_info", 1, (("version", __version__),)),
+            Own("llm_exporter_build_info", 1, (("version", __version__), ("external_url", self._external))),
             Own("llm_exporter_config_last_reload_successful", state.successful),
             Own("llm_exporter_config_last_reload_success_timestamp_seconds", state.succeeded_at),
             Own("llm_exporter_config_hash_info", 1, (("hash", state.config.hash),)),
