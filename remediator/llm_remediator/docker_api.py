@@ -27,8 +27,10 @@ NEWEST_API = "1.44"
 """Newest version whose answers we know; daemons up to 29 speak it (their minimum is 1.40 to 1.44)."""
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 10.0
+SLACK = 5.0
 _BODY_LIMIT = 8 * 1024 * 1024
-_NEVER_REACHED = (FileNotFoundError, ConnectionRefusedError, PermissionError)
+_NEVER_REACHED = (FileNotFoundError, ConnectionRefusedError, PermissionError, BlockingIOError)
+"""The last: the backlog of a hung daemon's socket is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,6 @@ class DockerApi:
 
     async def negotiate(self) -> Outcome[Reply]:
         """Ask the unversioned `/version` and settle on a version for the calls that follow."""
-        self._version = None
         reply = await self._call("GET", "/version", None, None, READ_TIMEOUT, None)
         if reply.ok:
             try:
@@ -129,12 +130,13 @@ class DockerApi:
                 return version
         began = time.monotonic()
         what = f"{method} {path}"
+        versioned = path if path == "/version" else f"/v{self._version}{path}"
         # The read timeout is per read; a body in drips must end too.
-        deadline = CONNECT_TIMEOUT + read_timeout + 5.0
+        deadline = CONNECT_TIMEOUT + read_timeout + SLACK
         try:
             reply = await self._thread.run(
                 what,
-                lambda: self._send(method, path, params, body, read_timeout, tail_bytes, deadline),
+                lambda: self._send(method, versioned, params, body, read_timeout, tail_bytes, deadline),
                 deadline=deadline,
             )
         except HostBusyError as exc:
@@ -150,7 +152,10 @@ class DockerApi:
         status = Status.NOT_FOUND if reply.status == 404 else Status.REFUSED
         if reply.status == 400 and "version" in reply.message:
             self._version = None
-        return failed(status, f"{what}: {reply.status} {reply.message}", seconds)
+        said = f"{what}: {reply.status} {reply.message}"
+        if path == "/version":
+            self._down = f"{self.host.url}: {said}"
+        return failed(status, said, seconds)
 
     def _send(
         self,
@@ -164,11 +169,10 @@ class DockerApi:
     ) -> Reply:
         _probe(self.host.url)
         client = self._connect()
-        prefix = f"/v{self._version}" if self._version else ""
         until = time.monotonic() + limit
         with client.request(
             method,
-            f"{client.base_url}{prefix}{path}",
+            f"{client.base_url}{path}",
             params=dict(params or {}),
             json=body,
             # A kept-alive connection may have died with a daemon's restart; a POST could not tell.
