@@ -5,8 +5,10 @@ value, since a gauge that was never set would show 0. `live*` modes, so that a d
 """
 
 import os
+import threading
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -54,12 +56,11 @@ _FUNCTIONS = 32
 
 
 class Metrics:
-    """Families are made on first use. A name that somebody else has taken is counted as a fault and left to them."""
+    """Writes into the families of `TABLE`. A name that somebody else has taken is counted as a fault and left to them."""
 
     def __init__(self, faults: Faults, registry: CollectorRegistry = REGISTRY) -> None:
         self._registry = registry
         self._faults = faults
-        self._families: dict[str, Any] = {}
         self._shown_faults: dict[str, int] = {}
         self._shown_checks: dict[tuple[str, str], int] = {}
         self._functions: set[str] = set()
@@ -102,23 +103,38 @@ class Metrics:
                 self.add("llm_heartbeat_errors_total", new, where)
 
     def _child(self, name: str, labels: tuple[str, ...], method: str, value: float) -> None:
-        if name not in self._families:
-            self._families[name] = self._make(name)
-        family = self._families[name]
-        if family is not None:
-            getattr(family.labels(*labels) if labels else family, method)(value)
+        found = family(name, self._registry, self._faults)
+        if found is not None:
+            getattr(found.labels(*labels) if labels else found, method)(value)
 
-    def _make(self, name: str) -> Counter | Gauge | Histogram | None:
-        kind, text, labels = TABLE[name]
-        try:
-            if kind == "counter":
-                return Counter(name, text, labels, registry=self._registry)
-            if kind == "histogram":
-                return Histogram(name, text, labels, buckets=_DELAY_BUCKETS, registry=self._registry)
-            return Gauge(name, text, labels, multiprocess_mode=kind, registry=self._registry)  # type: ignore[arg-type]
-        except ValueError as error:
-            self._faults.note("metrics", error)
-            return None
+
+# One family a registry, whoever asks: plugin, middleware, or a second heartbeat after the first was stopped.
+_families: WeakKeyDictionary[CollectorRegistry, dict[str, Any]] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def family(name: str, registry: CollectorRegistry, faults: Faults) -> Any:
+    """The family of that name in the table, made on first use; None where somebody else has taken the name."""
+    made = _families.get(registry)
+    if made is None or name not in made:
+        with _making:
+            made = _families.setdefault(registry, {})
+            if name not in made:
+                made[name] = _make(name, registry, faults)
+    return made[name]
+
+
+def _make(name: str, registry: CollectorRegistry, faults: Faults) -> Counter | Gauge | Histogram | None:
+    kind, text, labels = TABLE[name]
+    try:
+        if kind == "counter":
+            return Counter(name, text, labels, registry=registry)
+        if kind == "histogram":
+            return Histogram(name, text, labels, buckets=_DELAY_BUCKETS, registry=registry)
+        return Gauge(name, text, labels, multiprocess_mode=kind, registry=registry)  # type: ignore[arg-type]
+    except ValueError as error:
+        faults.note("metrics", f"{name} is taken: {error}")
+        return None
 
 
 def page(registry: CollectorRegistry = REGISTRY) -> tuple[str, bytes]:
@@ -127,3 +143,12 @@ def page(registry: CollectorRegistry = REGISTRY) -> tuple[str, bytes]:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return CONTENT_TYPE_LATEST, generate_latest(registry)
+
+
+def table() -> str:
+    """The metrics as a Markdown table, for the docs."""
+    rows = ["| metric | type | meaning |", "|---|---|---|"]
+    for name, (kind, text, labels) in TABLE.items():
+        shown = name + ("{" + ",".join(labels) + "}" if labels else "")
+        rows.append(f"| `{shown}` | {kind if kind in ('counter', 'histogram') else 'gauge'} | {text} |")
+    return "\n".join(rows) + "\n"

@@ -33,7 +33,7 @@ class StepCounter(Base):  # type: ignore[misc]
         self._off = not _settings.vllm_steps
         if not self._off:
             with self._faults.passed_by("vllm_steps"):
-                self._children[engine_index] = _counter().labels(str(engine_index))
+                self._children[engine_index] = _counter(self._faults).labels(str(engine_index))
 
     def record(self, scheduler_stats: object = None, iteration_stats: object = None, *_: object, **others: object) -> None:
         """Count a step where statistics of the scheduler came along: they go to one API server only, once a step."""
@@ -43,7 +43,7 @@ class StepCounter(Base):  # type: ignore[misc]
             lane = others.get("engine_idx", self._lane)
             child = self._children.get(lane)  # type: ignore[call-overload]
             if child is None:
-                child = self._children[int(lane)] = _counter().labels(str(lane))  # type: ignore[call-overload]
+                child = self._children[int(lane)] = _counter(self._faults).labels(str(lane))  # type: ignore[call-overload]
             child.inc()
         except Exception as error:  # noqa: BLE001 - runs in vLLM's output loop, which must not end because of it
             self._off = True
@@ -59,17 +59,10 @@ class StepCounter(Base):  # type: ignore[misc]
 # A method that a later vLLM declares abstract must not keep the server from starting.
 StepCounter.__abstractmethods__ = frozenset()
 
-_family: Any = None
 
+def _counter(faults: Faults) -> Any:
+    from prometheus_client import REGISTRY
 
-def _counter() -> Any:
-    """The family, made once, in the process where vLLM makes the logger."""
-    global _family
-    if _family is None:
-        from prometheus_client import Counter
+    from llm_heartbeat.metrics import family
 
-        from llm_heartbeat.metrics import TABLE
-
-        _, text, labels = TABLE["llm_engine_steps_total"]
-        _family = Counter("llm_engine_steps_total", text, labels)
-    return _family
+    return family("llm_engine_steps_total", REGISTRY, faults)

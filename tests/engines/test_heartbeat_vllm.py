@@ -132,7 +132,7 @@ def test_the_queue_is_vllms_and_turns_ready_off(engine: tuple[lab.Engine, int]) 
     vllm, side = engine
     requests = lab.send(vllm, 8, tokens=3000)
     lab.wait_for("ready is off", lambda: health(side, "ready")[0] == 503, 60)
-    status, body = health(side, "ready")
+    body = health(side, "ready")[1]
     assert body["failed"] == ["queue_full"]
     assert body["checks"]["queue_depth"] >= 3
     assert health(side, "live")[0] == 200
@@ -147,7 +147,7 @@ def test_a_blocked_loop_is_seen_on_the_side_port_with_its_culprit(engine: tuple[
     blocked = threading.Thread(target=lambda: lab.get(vllm.port, "/block", timeout=60))
     blocked.start()
     lab.wait_for("live is off", lambda: health(side, "live")[0] == 503, 20, every=0.05)
-    status, body = health(side, "live")
+    body = health(side, "live")[1]
     assert body["culprit"]["function"] == "Block.__call__"
     lab.wait_for("lag above 2.5 s", lambda: metrics(side)["llm_event_loop_lag_seconds"] > 2.5, 20, every=0.05)
     blocked.join()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_heartbeat import settings
+from llm_heartbeat import metrics, settings
 from llm_heartbeat.settings import Settings, parse_listen, read
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "heartbeat.md"
@@ -81,6 +81,10 @@ def test_listen_addresses(text: str, host: str, first: int, last: int) -> None:
 
 def test_the_table_in_the_docs_is_made_from_the_code() -> None:
     assert settings.table() in DOCS.read_text(), "docs/how-to/heartbeat.md: paste llm_heartbeat.settings.table() anew"
+
+
+def test_the_metrics_in_the_docs_are_all_there_are() -> None:
+    assert metrics.table() in DOCS.read_text(), "docs/how-to/heartbeat.md: paste llm_heartbeat.metrics.table() anew"
 
 
 def test_defaults_parse_back() -> None:

@@ -1,4 +1,4 @@
-"""A middleware that blocks the API server's event loop when told to: `vllm serve … --middleware blocking_middleware.Block`."""
+"""Blocks the API server's event loop when told to: `vllm serve … --middleware blocking_middleware.Block`."""
 
 import time
 from typing import Any
