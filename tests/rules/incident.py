@@ -186,15 +186,8 @@ def _remedy(name: str, minute: float, stamp: Callable[[float], float]) -> Iterat
     began, ended, outcome = ACTS.get(name, (1e9, 1e9, ""))
     acted, over = minute >= began, minute >= ended
     latched = outcome == "failed" and over
-    gate = (
-        "latched"
-        if latched
-        else "in_flight"
-        if acted and not over
-        else "cooldown"
-        if acted and minute < began + 10
-        else "none"
-    )
+    ill = state_at(name, minute * MINUTES)[0] in {"stuck", "failed", "down"}
+    gate = "in_flight" if acted and not over else "latched" if latched else "none" if ill else "alert"
     yield one("in_progress", acted and not over)
     yield one("latched", latched)
     yield one("paused", name == "sleeps" and 30 <= minute < 40)
