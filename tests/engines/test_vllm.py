@@ -217,7 +217,8 @@ def test_web_server_stopped(vllm: lab.Engine, judged: Callable[..., Exporter], r
             watch.until("unreachable", LATE)
             watch.stays(STUCK + SILENT + LATE)
             assert exporter.probe("vllm", "live")[0] == 200
-        watch.until(lambda said: said.state in ("busy", "idle"), LATE)
+        # It has half a minute of the engine's outputs to catch up with before it answers anybody.
+        watch.until(lambda said: said.state in ("busy", "idle"), 60)
         ended(requests)
         watch.until("idle", 2 * LATE)
         record(ENGINE, "web server stopped while the engine works", watch, "unreachable; never down, never stuck", first.t)
