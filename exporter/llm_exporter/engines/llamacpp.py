@@ -71,6 +71,7 @@ def facts(samples: Samples, known: Known) -> Facts:
         sighted=True,
         sight_why="every decode is counted",
         tokens_at_finish=True,
+        steps_are_decodes=True,
     )
 
 

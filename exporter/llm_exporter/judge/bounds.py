@@ -10,9 +10,11 @@ from .words import duration
 def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: LaneHistory | None) -> Bound:
     """The bound of one lane now.
 
-    A sighted source shows a long prefill, so `stuck_after` is enough; a blind one gets `stuck_after_blind`. A printed
-    resolution of more than one step (llama.cpp prints six significant digits) stretches the bound, since a slow server then
-    looks frozen between two visible values. An engine's own staleness window is a floor.
+    A sighted source shows a long prefill, so `stuck_after` is enough; a blind one gets `stuck_after_blind`. Where a
+    step is a whole decode (llama.cpp), the slowest one measured stretches the bound: a batch of a slow server may take
+    minutes, and a canary waits behind it. So does a printed resolution of more than one step (it prints six
+    significant digits), since a slow server then looks frozen between two visible values. An engine's own staleness
+    window is a floor.
     """
     blind = settings.prefill_blind if settings.prefill_blind is not None else not facts.sighted
     if blind:
@@ -23,19 +25,17 @@ def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: La
         seconds, why = settings.stuck_after, "stuck_after"
     else:
         seconds, why = facts.stuck_after, f"stuck_after, the default for {facts.kind}"
-    if evidence.resolution > 1:
-        slowest = lane.slowest_decode if lane else None
-        if slowest is None:
-            seconds *= evidence.resolution
-            why += (
-                f", times {evidence.resolution:g} because the step counter shows only every {evidence.resolution:g}th step"
-            )
-        else:
-            seconds += evidence.resolution * slowest * 2
-            why += (
-                f", plus {duration(evidence.resolution * slowest * 2)} because the step counter shows only every "
-                f"{evidence.resolution:g}th step and a step took up to {slowest:.2g} s"
-            )
+    slowest = lane.slowest_decode if lane else None
+    shows = f"the step counter shows only every {evidence.resolution:g}th step"
+    if facts.steps_are_decodes and slowest is not None:
+        more = evidence.resolution * slowest * 2
+        seconds += more
+        if more >= 1:
+            why += f", plus {duration(more)} because " + (f"{shows} and " if evidence.resolution > 1 else "")
+            why += f"a decode took up to {duration(slowest)}"
+    elif evidence.resolution > 1:
+        seconds *= evidence.resolution
+        why += f", times {evidence.resolution:g} because {shows}"
     if seconds < facts.stuck_floor:
         seconds, why = facts.stuck_floor, f"{facts.floor_why or 'staleness window'} as floor"
     stalled = min(settings.stalled_after, seconds / 2)

@@ -59,16 +59,20 @@ def _concerns(outcome: CanaryOutcome, lane: str, history: History) -> bool:
 def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
     if outcome.result == "answered":
         words = f"a canary was answered in {duration(outcome.seconds)}"
-        asked = outcome.kind != "idle" and lane.flat_since is not None and lane.flat_since < outcome.ended
+        asked = outcome.kind != "idle" and lane.flat_since is not None and lane.flat_since <= outcome.began
         return replace(
-            lane, verified_at=outcome.ended, silent_idle=0, silent_since=None,
+            lane, verified_at=outcome.ended, silent_idle=0, silent_since=None, unanswered=0,
             confirmation=Confirmation("answered", outcome.began, outcome.ended, words) if asked else lane.confirmation,
         )  # fmt: skip
+    if outcome.kind == "idle" and lane.last.generation_tokens is not None and lane.marks.generated < outcome.began:
+        lane = replace(lane, unanswered=lane.unanswered + 1)
     if lane.marks.moved >= outcome.began and lane.compared:
         return lane
     if outcome.kind == "idle" or (outcome.kind is None and lane.work_since is None):
         since = outcome.began if lane.silent_since is None else lane.silent_since
         return replace(lane, silent_idle=lane.silent_idle + 1, silent_since=since)
+    if lane.flat_since is None or outcome.began < lane.flat_since:
+        return lane  # it was sent before this stretch of flat evidence began, so it says nothing of it
     full = (
         f"the canary was refused with {outcome.status} (queue full)"
         if outcome.result == "http"
@@ -99,7 +103,7 @@ def _idle_canary(
     facts = seen.facts
     if not settings.idle_canary or facts.canary is not None or facts.idle_canary is not None or seen.loading:
         return None
-    if any(f.verdict.state not in (State.IDLE, State.STUCK) or f.verdict.held for f in findings):
+    if any(f.verdict.state not in (State.IDLE, State.STUCK, State.STARVED) or f.verdict.held for f in findings):
         return None
     if len(history.lanes) > 1 and not facts.pins_lanes:
         return None
@@ -110,7 +114,7 @@ def _idle_canary(
     known = lane.verified_at is not None and t - lane.verified_at < settings.canary_every
     if known and lane.silent_idle == 0 and not history.idle_due:
         return None
-    useless = history.cannot is not None or lane.silent_idle >= 2
+    useless = history.cannot is not None or lane.silent_idle >= 2 or lane.unanswered >= 2
     if useless and history.asked_at is not None and t - history.asked_at < settings.canary_every and not history.idle_due:
         return None
     return CanaryRequest("idle", lane.last.lane if facts.pins_lanes else None)

@@ -84,6 +84,8 @@ class LaneHistory:
         verified_at: When a canary or another witness last proved that the lane lives.
         silent_idle: Idle canaries in a row that nobody answered, while nothing moved.
         silent_since: When the first of these was sent.
+        unanswered: Idle canaries in a row that nobody answered while no token was generated, whatever else moved: a dead
+            decode still prefills them (vLLM issue 45094), and that moves prompt counter and KV cache.
     """
 
     last: LaneEvidence
@@ -101,6 +103,7 @@ class LaneHistory:
     verified_at: float | None = None
     silent_idle: int = 0
     silent_since: float | None = None
+    unanswered: int = 0
     rate: tuple[RatePoint, ...] = ()
 
 

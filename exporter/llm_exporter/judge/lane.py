@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .bounds import bound_for, grace_until
 from .history import RATE_SECONDS, LaneHistory, RatePoint
 from .model import Bound, Evidence, Facts, LaneVerdict, Settings, State, Witness
-from .starvation import explains_flatness, starved
+from .starvation import explains_flatness, starved, unanswered
 from .words import count, duration, rate
 
 
@@ -93,6 +93,9 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
 
     if held > 0 and (why := starved(lane, bound, around.facts, around.settings, t)) is not None:
         return say(State.STARVED, f"{why}; {work}", 0 if flat > bound.stalled_after else 1, "requests finish again")
+
+    if grace is None and (why := unanswered(lane, around.settings, t)) is not None:
+        return say(State.STARVED, f"{why}; {work}", 1, "a token is generated, or a canary is answered")
 
     if held > 0 and flat > bound.stalled_after:
         reason = f"{work}, nothing moved for {duration(flat)}; stuck at {duration(bound.seconds)} ({bound.why})"

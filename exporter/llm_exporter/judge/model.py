@@ -60,6 +60,7 @@ class Facts:
         canary: Why no canary can be sent to this engine, or None if one can.
         idle_canary: Why no canary may be sent while it claims idle, or None.
         tokens_at_finish: Token counters move only when a request ends, so their rest says nothing of the decode.
+        steps_are_decodes: One step is one decode call, which nothing interrupts; the slowest one seen stretches the bound.
         health_is_idle_canary: 503 of ``/health`` at nothing held is itself a silent idle canary (SGLang).
     """
 
@@ -76,6 +77,7 @@ class Facts:
     idle_canary: str | None = None
     health_is_idle_canary: bool = False
     tokens_at_finish: bool = False
+    steps_are_decodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,3 +66,14 @@ def _nothing_gets_through(lane: LaneHistory, facts: Facts, window: float, t: flo
     if t - max(marks.ran, work) >= window and t - max(marks.counted, work) >= window and t - marks.moved < window:
         return f"only the KV cache moves, nothing runs, for {duration(t - max(marks.ran, work))}"
     return None
+
+
+def unanswered(lane: LaneHistory, settings: Settings, t: float) -> str | None:
+    """Canaries are prefilled and get no token, and nobody else got one: decode is dead, at whatever traffic.
+
+    The clocks of `starved` need work that is held all the time; here clients give up before the window ends.
+    """
+    quiet = t - lane.marks.generated
+    if lane.unanswered < 2 or quiet < settings.starved_after:
+        return None
+    return f"no token was generated for {duration(quiet)}, {lane.unanswered} canaries in a row got none, yet something moves"

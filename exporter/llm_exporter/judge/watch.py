@@ -98,6 +98,8 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
         slowest_decode=_slowest(lane, evidence, t) if counters else lane.slowest_decode,
         rate=(*lane.rate, _point(evidence, t))[-RATE_LOOKS:],
     )
+    if marks.generated == t:
+        lane = replace(lane, unanswered=0)
     if evidence.alive is not None and before.alive is not None and evidence.alive != before.alive:
         lane = replace(lane, verified_at=t, silent_idle=0, silent_since=None)
     if moved:
@@ -126,6 +128,8 @@ def _slowest(lane: LaneHistory, evidence: LaneEvidence, t: float) -> float | Non
     """Slowest seconds per decode measured while work was held; meaningful for engines whose steps are decodes."""
     if lane.work_since is None or evidence.steps is None or lane.last.steps is None:
         return lane.slowest_decode
+    if lane.confirmation is not None and lane.confirmation.result == "silent":
+        return lane.slowest_decode  # a hang that ended is no measure of a decode
     steps = evidence.steps - lane.last.steps
     if steps <= 0:
         return lane.slowest_decode
