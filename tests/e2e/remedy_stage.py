@@ -214,7 +214,7 @@ class Stage:
                 "state": report["state"],
                 "sentence": report["sentence"],
                 "reason": "r",
-                "flat_since": unix(self.original) + 0.001 if report["state"] == "stuck" else None,
+                "flat_since": unix(self.state()["StartedAt"]) + 2.0 if report["state"] == "stuck" else None,
                 "process_started": report["process_started"],
                 "observed_at": time.time(),
                 "hardware": None,

@@ -7,6 +7,7 @@ crashes at any point, second copies, and clocks that jump.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Coroutine
@@ -50,7 +51,8 @@ class Never(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="never-"))
         self.loop = asyncio.new_event_loop()
         fleet = FleetRules(max_concurrent=1, max_unhealthy=0.9, budget=Budget(1000, 3600.0), storm_cooldown=0.0)
-        self.world = World(self.folder, NAMES, rules=RULES, fleet=fleet, interval=30.0)
+        pause_file = str(self.folder / "pause")
+        self.world = World(self.folder, NAMES, rules=RULES, fleet=fleet, interval=30.0, pause_file=pause_file)
         self.world.docker.before_restart = self.witness
         self.wrong: list[str] = []
         self.paused_until: dict[str | None, float] = {}
@@ -106,6 +108,7 @@ class Never(RuleBasedStateMachine):
         assert now - at <= 60, f"{name}: the proof is {now - at:.0f} s old"
         assert incarnation == engine.box.incarnation, f"{name}: proven of another incarnation"
         assert engine.sick_since is not None, f"{name}: it was not even ill"
+        assert not engine.box.paused, f"{name}: a person paused its container"
         assert (engine.box.started_at or 0) + RULES.startup_grace < engine.sick_since
         for scope in (None, name):
             assert self.paused_until.get(scope, 0.0) <= now, f"{name}: paused"
@@ -197,7 +200,7 @@ class Never(RuleBasedStateMachine):
     def others_restart(self, name: str) -> None:
         engine, now = self.world.engines[name], self.world.clock.now
         engine.settle(now)
-        if engine.box.running:
+        if engine.box.running and not engine.box.paused:
             engine.stop_events(now)
             engine.started(now)
             self.others[name].append(now)
@@ -225,6 +228,40 @@ class Never(RuleBasedStateMachine):
     def pause(self, name: str | None, seconds: float) -> None:
         assert self.world.remediator is not None
         self.paused_until[name] = self.run(self.world.remediator.pause(name, seconds=seconds, reason="", by="test"))
+
+    @rule(what=st.sampled_from(["comes_back", "silence", "others_restart", "pause", "a_person_pauses", "a_person_stops"]))
+    def during_the_next_proof(self, what: str) -> None:
+        """The proof is true when it is made, and something happens before the call."""
+
+        def happens(engine: Engine) -> None:
+            self.world.exporter.during_proof = lambda _: None
+            now = self.world.clock.now
+            if what == "comes_back":
+                engine.sick_since = None
+            elif what == "silence":
+                self.world.alertmanager.silenced.add(engine.name)
+            elif what == "others_restart":
+                engine.cured_by_restart = False
+                engine.started(now)
+                self.others[engine.name].append(now)
+            elif what == "pause":
+                (self.folder / "pause").write_text("10m")
+                os.utime(self.folder / "pause", (now, now))
+                self.paused_until[None] = now + 600
+            elif what == "a_person_pauses":
+                engine.box = replace(engine.box, paused=True, state="paused")
+            else:
+                engine.stopped(now)
+                engine.box = replace(engine.box, exit_code=0)
+
+        self.world.exporter.during_proof = happens
+
+    @rule(name=names)
+    def a_person_pauses(self, name: str) -> None:
+        engine = self.world.engines[name]
+        if engine.box.running and not self.unfinished(name):
+            paused = not engine.box.paused
+            engine.box = replace(engine.box, paused=paused, state="paused" if paused else "running")
 
     @rule(name=names)
     def silence(self, name: str) -> None:

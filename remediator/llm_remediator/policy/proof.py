@@ -83,12 +83,14 @@ def _of_this_incarnation(snapshot: Snapshot, proof: Proof) -> Answer:
         return refused(Verb.DEFER, "since_unknown", f"the proof does not say since when it is {proof.state}")
     if started is None:
         return passed(words(snapshot))
-    if proof.process_started is not None and proof.process_started < started - CLOCK_SLACK:
+    # The exporter sees the leader of a group, which may be older than the member started last.
+    oldest = min((c.started_at for c in snapshot.containers if c.started_at is not None), default=started)
+    if proof.process_started is not None and proof.process_started < oldest - CLOCK_SLACK:
         return refused(
             Verb.SKIP,
             "other_process",
             f"the exporter sees a process of {clock(proof.process_started)}, the container started "
-            f"{clock(started)}: the proof is of something else; check url and container of this target",
+            f"{clock(oldest)}: the proof is of something else; check url and container of this target",
         )
     grace = snapshot.target.rules.startup_grace
     if began <= started + grace:
