@@ -72,6 +72,11 @@ class Stack:
     folder: Path
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in PORTS})
     _token: str = ""
+    _events: subprocess.Popen[bytes] | None = None
+
+    @property
+    def _starts_file(self) -> Path:
+        return self.folder / "starts.txt"
 
     # --- life
 
@@ -84,11 +89,23 @@ class Stack:
             copy.write_text(text.replace("compose_project: stuckproof,", f"compose_project: {self.project},"))
             copy.chmod(0o644)
         self.down()
+        # The daemon remembers only its last 256 events, of everybody's containers: they are written down as they come.
+        with self._starts_file.open("w") as starts:
+            self._events = subprocess.Popen(
+                ["docker", "events", "--filter", "event=start",
+                 "--filter", f"label=com.docker.compose.project={self.project}",
+                 "--format", '{{.TimeNano}} {{index .Actor.Attributes "com.docker.compose.service"}}'],
+                stdout=starts,
+            )  # fmt: skip
         self.compose("up", "-d", "--wait", "--wait-timeout", "120", "--no-build", timeout=180)
         self._token = self.docker("exec", self.container("remediator"), "cat", "/run/stuckproof/token")
 
     def down(self) -> None:
         """Remove all of it."""
+        if self._events is not None:
+            self._events.terminate()
+            self._events.wait(10)
+            self._events = None
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "3", timeout=120)
 
     def compose(self, *arguments: str, timeout: float = 60) -> str:
@@ -124,12 +141,11 @@ class Stack:
         return self.docker("inspect", "--format", "{{.Id}} {{.State.StartedAt}}", self.container(service))
 
     def starts(self, service: str, since: float) -> int:
-        """How often Docker started this container since then, by Docker's own record."""
-        events = self.docker(
-            "events", "--since", f"{since:.3f}", "--until", f"{time.time():.3f}", "--format", "{{.Action}}",
-            "--filter", f"container={self.container(service)}", "--filter", "event=start",
-        )  # fmt: skip
-        return events.split().count("start")
+        """How often Docker started this container since then, as Docker itself said at the time."""
+        assert self._events is not None
+        assert self._events.poll() is None, "docker events has ended: nobody counts the starts"
+        started = [line.split() for line in self._starts_file.read_text().splitlines()]
+        return sum(1 for at, name in started if name == service and int(at) / 1e9 >= since)
 
     def exporter(self, path: str) -> Answer:
         """GET from the exporter."""
