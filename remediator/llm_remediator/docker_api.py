@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -67,6 +68,7 @@ class DockerApi:
         self.host = host
         self._thread = HostThread(host.name, monotonic)
         self._client: docker.APIClient | None = None
+        self._stamp: tuple[float, ...] = ()
         self._version: str | None = None
         self._down = "not asked yet"
 
@@ -195,8 +197,10 @@ class DockerApi:
             return Reply(answer.status_code, bytes(data), answer.headers)
 
     def _connect(self) -> docker.APIClient:
-        if self._client is None:
-            host = self.host
+        """The SDK's client; a new one when certificates were renewed."""
+        host = self.host
+        stamp = tuple(Path(f).stat().st_mtime for f in (host.ca_file, host.cert_file, host.key_file) if f is not None)
+        if self._client is None or stamp != self._stamp:
             tls: TLSConfig | bool = False
             if uses_tls(host):
                 pair = (host.cert_file, host.key_file) if host.cert_file and host.key_file else None
@@ -204,7 +208,7 @@ class DockerApi:
             client = docker.APIClient(host.url, version=NEWEST_API, tls=tls, timeout=int(READ_TIMEOUT))
             # Proxies of the environment must never see a Docker host.
             client.trust_env = False
-            self._client = client
+            self._client, self._stamp = client, stamp
         return self._client
 
     def close(self) -> None:

@@ -53,11 +53,11 @@ class SocketProxy:
             return _says(403, call)
         try:
             return await self._forward(request, call)
+        except TimeoutError:
+            return _says(504, f"the Docker Engine did not answer {request.method} {call.path} in time")
         except (aiohttp.ClientError, OSError) as exc:
             log.error("the Docker Engine cannot be reached: %s", exc)  # noqa: TRY400 - no trace needed
             return _says(502, f"{self._socket}: {exc or type(exc).__name__}")
-        except TimeoutError:
-            return _says(504, f"the Docker Engine did not answer {request.method} {call.path} in time")
 
     async def _forward(self, request: web.Request, call: Call) -> web.StreamResponse:
         body: bytes | None = None
@@ -75,9 +75,15 @@ class SocketProxy:
             if "Content-Type" in answer.headers:
                 response.headers["Content-Type"] = answer.headers["Content-Type"]
             await response.prepare(request)
-            async for chunk in answer.content.iter_chunked(65536):
-                await response.write(chunk)
-            await response.write_eof()
+            try:
+                async for chunk in answer.content.iter_chunked(65536):
+                    await response.write(chunk)
+                await response.write_eof()
+            except (TimeoutError, aiohttp.ClientError) as exc:
+                # The status is out already; only a cut connection can still say that this is not all.
+                log.warning("the answer to %s broke off: %s", call.path, exc or type(exc).__name__)
+                if request.transport is not None:
+                    request.transport.abort()
             return response
 
     async def _may_act(self, call: Call, body: bytes | None) -> str:

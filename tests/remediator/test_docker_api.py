@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -258,6 +259,10 @@ async def test_tls_both_sides_prove_who_they_are(tmp_path: Path) -> None:
     outcome = await wrong_ca.ping()
     assert outcome.status is Status.UNAVAILABLE
     assert not wrong_ca.health.up
+    (tmp_path / "client.pem").write_bytes((tmp_path / "server.pem").read_bytes())
+    os.utime(tmp_path / "client.pem", (1, 1))
+    mismatched = await good.ping()
+    assert mismatched.status is Status.UNAVAILABLE, "a renewed certificate is read, and this one has another key"
     for rt in (good, stranger, wrong_ca):
         await rt.close()
     await runner.cleanup()
