@@ -69,7 +69,7 @@ def settle(step: Step, found: Outcome[Container], now: float, *, answered: bool)
         return Settled(Found.UNCHANGED, f"{step.name} still runs since {clock(box.started_at or 0.0)}: never stopped")
     if not over and not box.error:
         return Settled(Found.WAIT, f"{step.name} is {box.state}; Docker may be starting it until {clock(window_end(step))}")
-    if box.state in ("removing", "dead"):
+    if box.state == "removing":
         return Settled(Found.GONE, f"{step.name} is {box.state}")
     if box.restarting:
         return Settled(Found.WAIT, f"{step.name} is between restarts of its own policy")

@@ -20,7 +20,7 @@ from llm_remediator.diagnose import capture
 from llm_remediator.examine import Examiner, Outside
 from llm_remediator.journal_audit import put_notice, record_decision
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Alert, Attempt, Decision, Phase, Result, Snapshot, Step, Target, Verb
+from llm_remediator.model import Alert, Attempt, Backend, Decision, Phase, Result, Snapshot, Step, Target, Verb
 from llm_remediator.policy import explain
 from llm_remediator.ports import Container, Notice, Outcome, Status
 from llm_remediator.reconcile import Found, Settled, settle
@@ -126,6 +126,9 @@ class Remedy:
     def _step(self, ordinal: int, box: Container) -> Step:
         # Never below the container's own grace: it is there because the engine needs it to drain.
         grace = max(self._target.rules.stop_timeout, float(box.stop_timeout or 0))
+        if self._target.backend is Backend.COMMAND:
+            named = {c.name: c.timeout for c in self._config.commands}
+            grace = max(grace, *(named.get(s.command or "", 0.0) for s in self._target.selectors))
         return Step(ordinal, self._target.host, box.id, box.name, box.started_at, box.started_at_raw, grace)
 
     async def _bring_through(self, attempt_id: int, step: Step) -> Closing | None:

@@ -57,7 +57,7 @@ STANDINGS: list[tuple[str, Outcome[Container], float, bool, Found]] = [
     ("daemon away", failed(Status.UNAVAILABLE, "refused"), END + 9, False, Found.UNREACHABLE),
     ("no answer", failed(Status.TIMED_OUT, "late"), END + 9, False, Found.UNREACHABLE),
     ("being removed", seen(state="removing", running=False), END + 1, True, Found.GONE),
-    ("dead", seen(state="dead", running=False), END + 1, True, Found.GONE),
+    ("a unit that failed to start", seen(state="dead", running=False, finished_at=NOW + 1), NOW + 2, True, Found.HALF),
     ("its own policy is at it", seen(state="restarting", restarting=True), END + 1, True, Found.WAIT),
 ]
 
