@@ -87,12 +87,18 @@ class BlockWatch:
     _count: int = -1
     _captured: int = -1
 
-    def look(self, now: float, beats: Beats) -> tuple[bool, tuple[Block, ...]]:
-        """One tick: whether to name the culprit now (once a block), and the blocks that ended since the last tick."""
+    def look(self, now: float, beats: Beats | None) -> tuple[bool, tuple[Block, ...]]:
+        """One tick: whether to name the culprit now (once a block), and the blocks that ended since the last tick.
+
+        Without beats (no loop, or not yet) it only remembers that it watches.
+        """
         gap = 0.0 if self._looked is None else now - self._looked
         if self._looked is None or gap > self.longest_look:
             self.watching_since = now
         self._looked = now
+        if beats is None:
+            self.stuck_seconds = 0.0
+            return False, ()
         count, overdue = beats.count, beats.overdue(now)
         if overdue <= 0 or count != self._count:
             self.stuck_seconds = 0.0

@@ -124,7 +124,6 @@ class State:
         """A loop begins to beat now."""
         now = self.clock()
         self.drain_reason, self.drain_since = "", None
-        self.watch = BlockWatch()
         self.beats = Beats(self.settings.interval, now + self.settings.interval, self.settings.blocked_after)
 
     def after_fork(self) -> None:
@@ -160,10 +159,8 @@ class State:
 
     def _look_at_loop(self, now: float, find_culprit: Callable[[float], Culprit | None]) -> None:
         beats = self.beats
-        if beats is None:
-            return
         capture, ended = self.watch.look(now, beats)
-        if capture:
+        if capture and beats is not None:
             late = beats.overdue(now)
             self.culprit = find_culprit(late)
             log.warning("the event loop has not turned for %.1f s: blocked in %s", late, self.culprit or "an unknown place")

@@ -69,15 +69,15 @@ def make(with_heartbeat: bool) -> FastAPI:
         heartbeat = llm_heartbeat.get()
         app.add_middleware(llm_heartbeat.Middleware)
 
-        @app.get("/drain")
+        @app.get("/drain", include_in_schema=False)
         async def drain() -> None:
             heartbeat.drain("asked to")
 
-        @app.get("/undrain")
+        @app.get("/undrain", include_in_schema=False)
         async def undrain() -> None:
             heartbeat.drain_reason = ""
 
-        @app.get("/loaded")
+        @app.get("/loaded", include_in_schema=False)
         async def loaded() -> None:
             heartbeat.loaded()
 

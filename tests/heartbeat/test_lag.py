@@ -75,6 +75,15 @@ def test_time_that_nobody_saw_is_not_stuck() -> None:
     assert server.watch.watching_since == server.now
 
 
+def test_without_a_loop_it_still_watches_for_the_others() -> None:
+    watch = BlockWatch()
+    for tick in range(10):
+        assert watch.look(100 + tick * 0.25, None) == (False, ())
+    assert watch.watching_since == 100
+    watch.look(900, None)
+    assert watch.watching_since == 900
+
+
 def test_a_block_without_witness_is_still_counted() -> None:
     """A C call that held the GIL, when the loop was quicker to wake than the watchdog."""
     server = Watched()
