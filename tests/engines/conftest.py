@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.results import Record, Row, page
-
-ROWS = pytest.StashKey[list[Row]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[ROWS] = []
+from engines.results import Record, Row, merged, page
 
 
 @pytest.fixture(scope="session")
@@ -50,13 +44,12 @@ def pytest_runtest_makereport(
     if made is not None and call.when == "call":
         row = made.row or Row(item.path.stem, item.name, "", "", "did not come to an end")
         row.passed = report.passed
-        item.config.stash[ROWS].append(row)
+        keep(item.nodeid, row)
     return report
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the table where ``STUCKPROOF_ENGINE_RESULTS`` says, as ``scripts/engines/run.sh`` does for a full run."""
-    target = os.environ.get("STUCKPROOF_ENGINE_RESULTS")
-    rows = session.config.stash[ROWS]
-    if target and rows:
-        Path(target).write_text(page(rows), encoding="utf-8")
+def keep(test: str, row: Row) -> None:
+    """Write the table where ``STUCKPROOF_ENGINE_RESULTS`` says, case by case: a run that is broken off keeps what it has."""
+    target, kept = os.environ.get("STUCKPROOF_ENGINE_RESULTS"), os.environ.get("STUCKPROOF_ENGINE_ROWS")
+    if target and kept:
+        Path(target).write_text(page(merged(Path(kept), test, row)), encoding="utf-8")

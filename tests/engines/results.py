@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 from engines.exporter import Watch
 
 HEAD = """# Tested against real engines
 
-Written by `make test-engines` on {date}, Python {python}, {cores} cores, {passed} of {total} cases as expected.
+Written by `make test-engines` (`scripts/engines/run.sh`) on {date}, Python {python}, {cores} cores:
+{passed} of {total} cases as expected.
 
 Each case starts a real engine (random weights, CPU), gives it real requests, and lets the real exporter judge it with bounds
 of seconds: `interval` 1s, `stalled_after` 5s, `stuck_after` 15s, `start_grace` 0s, canaries every 8s with a `timeout` of 4s.
@@ -40,6 +44,7 @@ class Row:
     said: str
     note: str = ""
     passed: bool = True
+    date: str = ""
 
 
 class Record:
@@ -65,7 +70,7 @@ class Record:
 def page(rows: Sequence[Row]) -> str:
     """The whole page."""
     text = HEAD.format(
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        date=", ".join(sorted({row.date for row in rows})),
         python=platform.python_version(),
         cores=os.cpu_count(),
         passed=sum(row.passed for row in rows),
@@ -78,3 +83,12 @@ def page(rows: Sequence[Row]) -> str:
                 said = row.said + (f" ({row.note})" if row.note else "")
                 text += f"| {row.case} | {row.expected} | {said} | {'yes' if row.passed else '**no**'} |\n"
     return text
+
+
+def merged(kept: Path, test: str, row: Row) -> list[Row]:
+    """Put the row of a test over its earlier one in the file ``kept``; returns all rows there are."""
+    row.date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    rows: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    rows[test] = asdict(row)
+    kept.write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
+    return [Row(**fields) for fields in rows.values()]
