@@ -5,8 +5,9 @@ from __future__ import annotations
 from grafana_dashboards.frame import annotation, dashboard, variable
 from grafana_dashboards.panels import Json, Query, bars, flag_mappings, lines, stat, table, timeline
 
-SEL = 'job=~"$job",target=~"$target"'
-OWN = 'job=~"$job"'
+# A name of its own: the links between dashboards carry variables along, and the exporter's job is another one.
+SEL = 'job=~"$remediator_job",target=~"$target"'
+OWN = 'job=~"$remediator_job"'
 
 
 def remediation() -> Json:
@@ -16,8 +17,8 @@ def remediation() -> Json:
         "Stuckproof / Remediation",
         "Decisions of the remediator by reason, cooldowns, budgets, latches, and downtime.",
         [
-            variable("job", "Job", "label_values(llm_remediation_mode_info, job)"),
-            variable("target", "Target", 'label_values(llm_remediation_latched{job=~"$job"}, target)'),
+            variable("remediator_job", "Job", "label_values(llm_remediation_mode_info, job)"),
+            variable("target", "Target", 'label_values(llm_remediation_latched{job=~"$remediator_job"}, target)'),
         ],
         [_itself(), _may(), _decisions(), _outcomes(), _plumbing()],
         [

@@ -545,7 +545,7 @@ REMEDIATION = [
         "LLMRemediationSuppressed",
         states("busy*2m stuck*10m", **A) | remediation("next_gate_info", "1*12m", **A, gate="cooldown"),
         fires=("6m30s",),
-        silent=("5m45s",),
+        silent=("5m15s",),
     ),
     Scene(
         "LLMRemediationSuppressed",

@@ -42,6 +42,7 @@ def concrete(expr: str, target: str) -> str:
     """The query as Grafana would send it."""
     for name, value in {
         "$job": ".+",
+        "$remediator_job": ".+",
         "$target": target,
         "$__rate_interval": "1m",
         "$__interval": "15s",
@@ -78,7 +79,7 @@ def test_a_stale_json_is_noticed(tmp_path: Path) -> None:
 def test_a_dashboard_is_well_formed(name: str) -> None:
     board = BOARDS[name]
     variables = {v["name"]: v for v in board["templating"]["list"]}
-    assert list(variables) == ["datasource", "job", "target"]
+    assert list(variables) == ["datasource", "remediator_job" if name == "remediation" else "job", "target"]
     assert variables["datasource"]["type"] == "datasource"
     assert board["editable"] is False
     assert {link["url"] for link in board["links"]} == {f"/d/{uid}" for key, uid in UIDS.items() if key != name}
