@@ -624,6 +624,27 @@ def llamacpp_router(name: str, scratch: Path) -> None:
         engine.stop()
 
 
+@scenario
+def llamacpp_router_model(name: str, scratch: Path) -> None:
+    """Router mode, one model named, ``autoload=false``: not loaded, loaded by a request and busy, idle."""
+    models = Path(os.environ.get("STUCKPROOF_CACHE", Path.home() / ".cache" / "stuckproof"))
+    engine = lab.llamacpp(PORT, scratch / "log", "--models-dir", str(models / "engines/llamacpp-11434/models")).start()
+    try:
+        recorder = Recorder(PORT, keep=LLAMA_HEADERS, metrics="/metrics?model=small&autoload=false")
+        recorder.about(version="b11434", model="small")
+        with recorder.running():
+            rest(3)
+            recorder.event(f"{len(engine.session())} process: no look has loaded the model")
+            requests = busy(engine, recorder, 2)
+            rest(4)
+            aborted(requests)
+            recorder.event("all clients disconnect")
+            rest(3)
+        keep(recorder, name)
+    finally:
+        engine.stop()
+
+
 def main(names: list[str]) -> int:
     """Record the named scenarios, or list what there is."""
     if not names:

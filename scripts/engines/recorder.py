@@ -48,9 +48,10 @@ class Recorder:
         headers: Mapping[str, str] | None = None,
         keep: tuple[str, ...] = (),
         extra: tuple[str, ...] = (),
+        metrics: str = "/metrics",
     ) -> None:
         self._port, self._interval, self._timeout = port, interval, timeout
-        self._headers, self._keep, self._extra = dict(headers or {}), keep, extra
+        self._headers, self._keep, self._extra, self._page = dict(headers or {}), keep, extra, metrics
         self._lines: list[Line] = []
         self._began = time.monotonic()
         self._end = threading.Event()
@@ -85,7 +86,7 @@ class Recorder:
     def look(self) -> None:
         """One observation."""
         line: Line = {"t": self.elapsed(), "unix": round(time.time(), 3)}
-        line["metrics"] = self._exchange("GET", "/metrics", self._timeout, {})
+        line["metrics"] = self._exchange("GET", self._page, self._timeout, {})
         line["health"] = self._exchange("GET", "/health", self._timeout, {})
         if self._extra:
             line["extra"] = {path: self._exchange("GET", path, self._timeout, {}) for path in self._extra}

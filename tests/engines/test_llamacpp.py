@@ -311,16 +311,26 @@ def test_asleep_is_not_woken(llama: Callable[..., lab.Engine], judged: Callable[
 def test_router_mode(llama: Callable[..., lab.Engine], judged: Callable[..., Exporter], record: Record) -> None:
     cache = Path(os.environ.get("STUCKPROOF_CACHE") or Path.home() / ".cache" / "stuckproof")
     engine = llama("--models-dir", str(cache / "engines" / "llamacpp-11434" / "models"))
-    one = {"name": "small", "url": engine.url, "metrics_path": "/metrics?model=small", "canary": {"model": "small"}}
-    # Asking for a model's metrics must not load it: a router's models are loaded by their first request.
+    # Without autoload=false a look would load the model, and every further look would keep it.
+    one = {"name": "small", "url": engine.url, "metrics_path": "/metrics?model=small&autoload=false", "engine": "llamacpp"}
     with (
         judged(engine, {"name": "router", "url": engine.url}, one) as exporter,
-        watching(exporter, "router") as watch,
+        watching(exporter, "router") as router,
+        watching(exporter, "small") as watch,
     ):
-        first = watch.until("unknown", 15)
-        requests = lab.send(engine, 1, tokens=LONG)
-        watch.stays(8)
-        ended(requests)
-        record(ENGINE, "router mode, no model named", watch, "unknown, with the mend", first.t)
-        assert watch.states(first.t) == ["unknown"]
-        assert "model" in watch.now.reason
+        first = watch.until(lambda said: said.state in ("sleeping", "unknown") and said.target["up"], 15)
+        watch.stays(10)
+        assert len(engine.session()) == 1, "our looks have loaded a model"
+        assert router.states(first.t) == ["unknown"]
+        assert "/metrics?model=" in router.now.reason
+        requests = lab.send(engine, 2, tokens=LONG // 2)
+        watch.until("busy", 2 * LATE)
+        # The router does not tell a model that its client has gone: the work runs to its end.
+        for request in requests:
+            request.join(180)
+        watch.until("idle", LATE)
+        record(
+            ENGINE, "router mode: one model named in `metrics_path`", watch, "sleeping until a request loads it, busy, idle",
+            first.t, note="the router itself: unknown, with the mend",
+        )  # fmt: skip
+        assert watch.states(first.t)[0] == "sleeping"

@@ -49,6 +49,7 @@ ROWS: dict[str, list[list[str]]] = {
     "llamacpp-api-key-missing": [["unknown"]],
     "llamacpp-without-metrics": [["unknown"]],
     "llamacpp-router": [["unknown"]],
+    "llamacpp-router-model": [["sleeping", "busy"]],
 }
 
 
@@ -147,8 +148,9 @@ def test_no_canary_to_a_sleeper_nor_to_one_that_was_seen_asleep() -> None:
     assert [s.verdict.wants for s in seen[first:]] == [None] * len(seen[first:])
 
 
-def test_no_canary_to_a_paused_engine() -> None:
-    assert not [s for s in judged("vllm-paused") if s.verdict.state is State.SLEEPING and s.verdict.wants is not None]
+@pytest.mark.parametrize("name", ["vllm-paused", "llamacpp-router-model"])
+def test_no_canary_to_what_is_paused_or_not_loaded(name: str) -> None:
+    assert not [s for s in judged(name) if s.verdict.state is State.SLEEPING and s.verdict.wants is not None]
 
 
 @pytest.mark.parametrize(
