@@ -55,3 +55,33 @@ def test_an_idle_engine_that_holds_only_our_canary_stays_idle() -> None:
         assert (verdict.state, verdict.held) == (State.IDLE, 0)
     history, verdict = in_flight(history, look(45, running=2, waiting=1), 45.0)
     assert (verdict.state, verdict.held) == (State.BUSY, 2)
+
+
+def silent_twice(facts: Facts) -> tuple[History, Verdict]:
+    """An engine that claims to hold nothing lets two idle canaries go unanswered; judged at 70 s."""
+    patience = Settings(interval=5, stalled_after=30, stuck_after=60, stuck_after_blind=900, start_grace=0)
+    ended = {
+        35: CanaryOutcome("idle", "silent", 1.0, 30.0, lane="0"),
+        70: CanaryOutcome("idle", "silent", 36.0, 30.0, lane="0"),
+    }
+    history, verdict = judge(History(), replace(look(0, 0), facts=facts), 0, patience)
+    for t in range(5, 75, 5):
+        history, verdict = judge(history, replace(look(t, 0), facts=facts, canary=ended.get(t)), t, patience)
+    return history, verdict
+
+
+def test_two_silent_idle_canaries_prove_a_hang_where_a_prefill_would_be_seen() -> None:
+    _, verdict = silent_twice(Facts("made-up", sighted=True, pins_lanes=True))
+    assert verdict.state is State.STUCK
+
+
+def test_where_a_prefill_is_not_seen_they_prove_it_only_at_the_blind_bound() -> None:
+    """vLLM 0.8.5 to 0.10.1: a lone prompt of minutes that arrives while idle shows 0/0, and the canary waits behind it."""
+    blind = Facts("made-up", sighted=False, sight_why="made up", pins_lanes=True)
+    patience = Settings(interval=5, stalled_after=30, stuck_after=60, stuck_after_blind=900, start_grace=0)
+    history, verdict = silent_twice(blind)
+    assert verdict.state is State.IDLE
+    assert "a long prefill looks the same" in verdict.reason
+    for t in range(70, 930, 10):
+        history, verdict = judge(history, replace(look(t, 0), facts=blind), t, patience)
+        assert verdict.state is (State.STUCK if t >= 901 else State.IDLE)
