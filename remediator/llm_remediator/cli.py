@@ -17,6 +17,7 @@ from llm_remediator import config as configuration
 from llm_remediator import inquiries
 from llm_remediator.app import Serving, run
 from llm_remediator.config import Config
+from llm_remediator.http_client import origin_of
 from llm_remediator.journal_store import JournalLockedError
 from llm_remediator.service import StoreError
 from llm_remediator.socket_proxy import SocketProxy
@@ -74,7 +75,7 @@ def _serve(words: list[str]) -> int:
         listen=tuple(args.listen or ("127.0.0.1:10141",)),
         web_config_file=args.web_config,
         external_url=args.external_url,
-        shown_config=json.dumps(dataclasses.asdict(config), indent=2, default=_plain) + "\n",
+        shown_config=shown(config),
         version=_version(),
     )
     if args.check:
@@ -246,6 +247,12 @@ def _known(config: Config, name: str) -> None:
     if config.target(name) is None:
         names = ", ".join(t.name for t in config.targets)
         raise ConfigError(f"there is no target {name!r}; there are: {names}")
+
+
+def shown(config: Config) -> str:
+    """The configuration in force as JSON. Secrets are in files; the paths of incoming webhooks are secrets too."""
+    masked = dataclasses.replace(config, notify=tuple(dataclasses.replace(n, url=origin_of(n.url)) for n in config.notify))
+    return json.dumps(dataclasses.asdict(masked), indent=2, default=_plain, ensure_ascii=False) + "\n"
 
 
 def _plain(value: object) -> object:

@@ -27,10 +27,14 @@ _CONNECT_TIMEOUT = 5.0
 
 
 class JsonClient:
-    """Requests to one endpoint. Open it within a running loop; `close` when done."""
+    """Requests to one endpoint. Open it within a running loop; `close` when done.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    `secret_path`: only scheme and host are ever shown, for the path is the password (incoming webhooks).
+    """
+
+    def __init__(self, endpoint: Endpoint, *, secret_path: bool = False) -> None:
         self.endpoint = endpoint
+        self._shown = origin_of(endpoint.url) if secret_path else endpoint.url
         self._session: aiohttp.ClientSession | None = None
         self._tls: ssl.SSLContext | None = None
         self._tls_stamp: tuple[float, ...] = ()
@@ -49,7 +53,7 @@ class JsonClient:
         `path` is already percent-encoded. A POST that got no answer is `TIMED_OUT`: it may have been done.
         """
         began = time.monotonic()
-        where = f"{method} {self.endpoint.url}{path}"
+        where = f"{method} {self._shown}{path}"
         try:
             async with asyncio.timeout(timeout):
                 status, data = await self._send(method, path, params, body)
@@ -132,6 +136,11 @@ def checked(outcome: Outcome[Any], who: str, read: Callable[[Any], T]) -> Outcom
         return Outcome(Status.OK, read(value), seconds=outcome.seconds)
     except (TypeError, KeyError, ValueError, AttributeError) as exc:
         return failed(Status.REFUSED, f"the answer of {who} cannot be read: {exc}", outcome.seconds)
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL whose path is a secret."""
+    return str(URL(url).origin()) + "/…"
 
 
 def _cause(exc: BaseException) -> str:

@@ -13,7 +13,7 @@ class WebhookNotifier:
     """POSTs a notice as JSON to one URL; `text` alone is enough for chat services' incoming webhooks."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._http = JsonClient(endpoint)
+        self._http = JsonClient(endpoint, secret_path=True)
 
     async def notify(self, notice: Notice) -> Outcome[None]:
         """One attempt."""

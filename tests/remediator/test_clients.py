@@ -304,3 +304,12 @@ async def test_a_notice_is_one_json_post_and_a_refusal_is_told() -> None:
         {"time": 5000, "tags": ["stuckproof", "latched", "target:a"], "text": notice.text},
     )
     assert refused.status is Status.REFUSED
+
+
+async def test_the_path_of_an_incoming_webhook_is_a_secret() -> None:
+    hook = WebhookNotifier(Endpoint(f"http://127.0.0.1:{unused_port()}/services/T0/B0/secret"))
+    outcome = await hook.notify(Notice("acted", "a", "text", 5.0, "act"))
+    await hook.close()
+    assert outcome.status is Status.UNAVAILABLE
+    assert "127.0.0.1" in outcome.detail
+    assert "secret" not in outcome.detail

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from llm_remediator import cli, inquiries, journal_attempts, journal_audit, journal_targets
+from llm_remediator import config as configuration
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.model import Decision, Latch, Pause, Verb
 
@@ -167,3 +168,12 @@ def test_where_a_running_one_is(tmp_path: Path) -> None:
     web.write_text(f"bearer_token_file: {tmp_path}/t\n")
     found = inquiries.place("https://h:1/", str(web), None, None)
     assert (found.url, found.bearer_token_file) == ("https://h:1", f"{tmp_path}/t")
+
+
+def test_config_shows_no_secret(config: Path, tmp_path: Path) -> None:
+    settings = json.loads(config.read_text()) | {"notify": {"url": "https://chat.example.com/hooks/T0KEN"}}
+    config.write_text(json.dumps(settings))
+    text = cli.shown(configuration.load(config))
+    assert "https://chat.example.com/…" in text
+    assert "T0KEN" not in text
+    assert json.loads(text)["targets"][0]["name"] == "a"
