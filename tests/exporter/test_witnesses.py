@@ -119,7 +119,7 @@ async def test_nvml_without_the_library_or_a_gpu_is_no_testimony(caplog: pytest.
 
 LIVE = {
     "status": "failed",
-    "checks": {"event_loop_lag_ms": 301000.5},
+    "checks": {"event_loop_lag_ms": 301000.5, "blocked_seconds": 300.2},
     "culprit": {"function": "tokenize", "file": "a.py", "line": 7},
 }
 
@@ -139,6 +139,7 @@ def test_the_heartbeats_body(page: Page, lag: float | None, culprit: str | None)
     said = loop_evidence(page)
     assert (said.lag if said else None) == lag
     assert (said.culprit if said else None) == culprit
+    assert (said.blocked if said else 0.0) == (300.2 if page.status == 503 else 0.0)
 
 
 def test_cpu_is_a_rate_between_two_looks() -> None:

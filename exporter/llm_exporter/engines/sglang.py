@@ -111,6 +111,7 @@ ENGINE = Engine(
         OPEN,
         "sglang:time_to_first_token_seconds_bucket",
         "llm_event_loop_lag_seconds",
+        "llm_event_loop_blocked_seconds",
     ),
     recognises=recognises,
     read=read,

@@ -55,6 +55,7 @@ def series(prefix: str = "vllm:") -> tuple[str, ...]:
         "process_start_time_seconds",
         "http_requests_total",
         "llm_event_loop_lag_seconds",
+        "llm_event_loop_blocked_seconds",
         HEARTBEAT_STEPS,
     )
 
@@ -151,7 +152,8 @@ def answers(samples: Samples) -> tuple[float | None, float | None]:
 def loop_lag(samples: Samples) -> LoopEvidence | None:
     """The heartbeat's lag on the engine's own page, if the heartbeat is there."""
     lags = [s.value for s in samples.get("llm_event_loop_lag_seconds") if "target" not in s.labels]
-    return LoopEvidence(max(lags)) if lags else None
+    blocked = [s.value for s in samples.get("llm_event_loop_blocked_seconds") if "target" not in s.labels]
+    return LoopEvidence(max(lags), blocked=max(blocked, default=0.0)) if lags else None
 
 
 def _health_proves_death(known: Known) -> bool:

@@ -186,10 +186,17 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class LoopEvidence:
-    """What a heartbeat inside the serving process says of its event loop."""
+    """What a heartbeat inside the serving process says of its event loop.
+
+    Attributes:
+        lag: Largest delay of its last 30 s, which outlives the block that made it.
+        culprit: The function that was seen on the blocked loop.
+        blocked: Age of the block in progress in seconds; 0 if the loop turns.
+    """
 
     lag: float
     culprit: str | None = None
+    blocked: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,17 +54,17 @@ def judge(history: History, seen: Observation, t: float, settings: Settings) -> 
 
 
 def _blocked(history: History, seen: Observation, settings: Settings) -> History:
-    blocked = seen.loop is not None and seen.loop.lag >= settings.blocked_after
+    blocked = seen.loop is not None and seen.loop.blocked >= settings.blocked_after
     return replace(history, blocked_reads=history.blocked_reads + 1 if blocked else 0)
 
 
 def _loop_stuck(history: History, loop: LoopEvidence, t: float, verdict: Verdict) -> Verdict:
     who = f" in {loop.culprit}" if loop.culprit else ""
-    reason = f"the event loop is blocked for {duration(loop.lag)}{who}, seen on {history.blocked_reads} reads"
-    since = t - loop.lag
+    reason = f"the event loop is blocked for {duration(loop.blocked)}{who}, seen on {history.blocked_reads} reads"
+    since = t - loop.blocked
     lanes = verdict.lanes or (LaneVerdict("0", State.STUCK, reason, 0, None),)
     lanes = tuple(
-        replace(v, state=State.STUCK, reason=reason, progress=0, stalled_seconds=loop.lag, flat_since=since) for v in lanes
+        replace(v, state=State.STUCK, reason=reason, progress=0, stalled_seconds=loop.blocked, flat_since=since) for v in lanes
     )
     return replace(verdict, state=State.STUCK, reason=reason, lanes=lanes, lane=lanes[0].lane, progress=0, wants=None,
                    would_change="the loop turns again")  # fmt: skip

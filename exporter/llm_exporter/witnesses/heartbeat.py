@@ -11,13 +11,15 @@ PATH = "/healthz/live"
 
 
 def loop_evidence(page: Page) -> LoopEvidence | None:
-    """Lag and culprit from the body of ``/healthz/live`` (200 or 503); None if it is no heartbeat's."""
+    """Lag, block in progress and culprit from the body of ``/healthz/live`` (200 or 503); None if it is no heartbeat's."""
     body = page.json() if page.status in (200, 503) else None
     checks = body.get("checks") if isinstance(body, dict) else None
     lag = checks.get("event_loop_lag_ms") if isinstance(checks, dict) else None
     if not isinstance(lag, int | float):
         return None
-    return LoopEvidence(lag / 1000, _culprit(body.get("culprit") if isinstance(body, dict) else None))
+    blocked = checks.get("blocked_seconds") if isinstance(checks, dict) else None
+    culprit = _culprit(body.get("culprit") if isinstance(body, dict) else None)
+    return LoopEvidence(lag / 1000, culprit, blocked if isinstance(blocked, int | float) else 0.0)
 
 
 def _culprit(found: Any) -> str | None:
