@@ -87,6 +87,10 @@ class BlockWatch:
     _count: int = -1
     _captured: int = -1
 
+    def restart(self) -> None:
+        """Another loop begins to beat."""
+        self.stuck_seconds, self._count, self._captured = 0.0, -1, -1
+
     def look(self, now: float, beats: Beats | None) -> tuple[bool, tuple[Block, ...]]:
         """One tick: whether to name the culprit now (once a block), and the blocks that ended since the last tick.
 

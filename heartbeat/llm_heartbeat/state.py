@@ -124,6 +124,7 @@ class State:
         """A loop begins to beat now."""
         now = self.clock()
         self.drain_reason, self.drain_since = "", None
+        self.watch.restart()
         self.beats = Beats(self.settings.interval, now + self.settings.interval, self.settings.blocked_after)
 
     def after_fork(self) -> None:
