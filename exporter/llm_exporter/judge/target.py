@@ -64,7 +64,8 @@ def _loop_stuck(history: History, loop: LoopEvidence, t: float, verdict: Verdict
     since = t - loop.blocked
     lanes = verdict.lanes or (LaneVerdict("0", State.STUCK, reason, 0, None),)
     lanes = tuple(
-        replace(v, state=State.STUCK, reason=reason, progress=0, stalled_seconds=loop.blocked, flat_since=since) for v in lanes
+        replace(v, state=State.STUCK, reason=reason, progress=0, stalled_seconds=loop.blocked, flat_since=since)
+        for v in lanes
     )
     return replace(verdict, state=State.STUCK, reason=reason, lanes=lanes, lane=lanes[0].lane, progress=0, wants=None,
                    would_change="the loop turns again")  # fmt: skip
