@@ -51,6 +51,7 @@ def close(db: sqlite3.Connection, attempt_id: int, closing: Closing, *, rules: R
     if not attempt.open:
         return attempt
     update_attempt(db, attempt_id, phase=Phase.CLOSED, result=closing.result, closed_at=at, detail=closing.text)
+    attempt = attempt_by_id(db, attempt_id)
     touch(db, at)
     latch, text = closing.latch, closing.text
     if not latch and closing.result not in COUNTED_AS_GOOD and closing.result not in _SILENT:
@@ -64,7 +65,7 @@ def close(db: sqlite3.Connection, attempt_id: int, closing: Closing, *, rules: R
         _tell(db, event, attempt, f"given up: {text}", mode, at)
     elif closing.result not in _SILENT:
         _tell(db, closing.result.value, attempt, closing.text, mode, at)
-    return attempt_by_id(db, attempt_id)
+    return attempt
 
 
 def latch_target(
@@ -132,5 +133,16 @@ def record(db: sqlite3.Connection, decision: Decision, mode: Mode, kind: str) ->
 
 
 def _tell(db: sqlite3.Connection, event: str, attempt: Attempt, text: str, mode: Mode, at: float) -> None:
-    details = {"result": attempt.result, "acting_at": attempt.acting_at, "containers": [s.name for s in attempt.steps]}
-    put_notice(db, Notice(event, attempt.target, text, at, mode.value, attempt.id, details))
+    details = {
+        "attempt": attempt.id,
+        "result": attempt.result,
+        "acting_at": attempt.acting_at,
+        "containers": [s.name for s in attempt.steps],
+    }
+    put_notice(db, Notice(event, attempt.target, text, at, mode.value, decision_of(db, attempt.id), details))
+
+
+def decision_of(db: sqlite3.Connection, attempt_id: int) -> int | None:
+    """The decision that an attempt carries out."""
+    row = db.execute("SELECT decision_id FROM attempts WHERE id = ?", (attempt_id,)).fetchone()
+    return row["decision_id"] if row is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +31,8 @@ from llm_remediator.service import (
 from llm_remediator.views import as_if_firing, explanation, target_view, unseen
 from llm_remediator.worker import Worker
 
+log = logging.getLogger("llm.remediator")
+STRANGERS_NAMED = 100
 STALE_AFTER = 10
 """Intervals without a finished look after which the process calls itself unhealthy."""
 
@@ -53,6 +56,7 @@ class Remediator:
         self.courier = Courier(journal, notifiers, outside.clock)
         self.worker = Worker(config, outside, journal, self.guard, self.courier.wake)
         self._known = frozenset(t.name for t in config.targets)
+        self._strangers: set[str] = set()
         self._started_at = outside.clock.wall()
         self._started_mono = outside.clock.monotonic()
 
@@ -71,7 +75,17 @@ class Remediator:
         """Store durably, then wake the worker."""
         now = self._outside.clock.wall()
         await self._journal.run(lambda db: journal_audit.store_delivery(db, delivery, self._known, at=now))
+        for alert in delivery.alerts:
+            if alert.target not in self._known and alert.labels.get("remediate") == "restart":
+                self._unknown(alert.target, delivery.sender)
         self.worker.wake()
+
+    def _unknown(self, name: str, sender: str) -> None:
+        """An alert for a target that is not configured: counted without its name, which is not ours to trust."""
+        self.worker.tally.decisions["", "skip", "unknown_target"] += 1
+        if name not in self._strangers and len(self._strangers) < STRANGERS_NAMED:
+            self._strangers.add(name)
+            log.warning("no target %r in the configuration; its alert is ignored", name[:200], extra={"sender": sender})
 
     async def pause(self, target: str | None, *, seconds: float, reason: str, by: str) -> float:
         """Pause one target, or all."""
@@ -80,6 +94,7 @@ class Remediator:
         now = self._outside.clock.wall()
         new = Pause(target, now + seconds, reason, by)
         await self._journal.run(lambda db: journal_targets.pause(db, new, at=now))
+        self.worker.audit.write("pause", at=now, target=target, by=by, until=new.until, reason=reason)
         self.worker.wake()
         return new.until
 
@@ -91,6 +106,7 @@ class Remediator:
         ended = await self._journal.run(lambda db: journal_targets.resume(db, target, at=now, by=by))
         if not ended:
             raise NotPossibleError(f"{target or 'the remediator'} is not paused")
+        self.worker.audit.write("resume", at=now, target=target, by=by)
         self.worker.wake()
 
     async def rearm(self, target: str, *, by: str) -> None:
@@ -106,6 +122,7 @@ class Remediator:
             journal_targets.rearm(db, target, at=now, by=by)
 
         await self._journal.run(write)
+        self.worker.audit.write("rearm", at=now, target=target, by=by)
         self.worker.wake()
 
     # --- what is shown

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from llm_remediator import fault, journal_attempts, journal_targets
-from llm_remediator.closing import Closing, Tally, close, record
+from llm_remediator.audit import AuditLog
+from llm_remediator.closing import Closing, Tally, close, decision_of, record
 from llm_remediator.config import Config
 from llm_remediator.diagnose import capture
 from llm_remediator.examine import Examiner, Outside
@@ -46,6 +47,7 @@ class Remedy:
         journal: JournalThread,
         examiner: Examiner,
         tally: Tally,
+        audit: AuditLog,
         changed: Callable[[], None],
     ) -> None:
         self._config = config
@@ -54,6 +56,7 @@ class Remedy:
         self._journal = journal
         self._examiner = examiner
         self._tally = tally
+        self._audit = audit
         self._changed = changed
         self._runtime = outside.runtime(target)
         self.phase = "intent"
@@ -73,6 +76,7 @@ class Remedy:
 
         attempt = await self._journal.run(write)
         log.warning("intent to restart: %s", decision.text, extra={"target": self._target.name, "attempt": attempt})
+        self._audit.write("intent", at=decision.at, target=self._target.name, attempt=attempt, text=decision.text)
         fault.point("after_intent")
         return attempt
 
@@ -187,6 +191,7 @@ class Remedy:
 
         await self._journal.run(write)
         self.phase = Phase.ACTING.value
+        self._audit.write("acting", at=now, target=self._target.name, attempt=attempt_id, container=step.container_id)
         self._changed()
         fault.point("after_acting")
         return replace(step, acting_at=now)
@@ -269,15 +274,14 @@ class Remedy:
             await self._outside.clock.sleep(POLL)
 
     async def _say(self, attempt: Attempt, event: str, text: str) -> None:
-        notice = Notice(event, self._target.name, text, self._outside.clock.wall(), self._config.mode.value, attempt.id)
+        """Once, even if a crash lies between: what was told already is not told again."""
+        now, mode = self._outside.clock.wall(), self._config.mode.value
 
         def write(db: sqlite3.Connection) -> None:
-            told = db.execute(
-                "SELECT 1 FROM notices WHERE target = ? AND event = ? AND decision_id = ?",
-                (notice.target, event, attempt.id),
-            ).fetchone()
+            decision = decision_of(db, attempt.id)
+            told = db.execute("SELECT 1 FROM notices WHERE decision_id = ? AND event = ?", (decision, event)).fetchone()
             if told is None:
-                put_notice(db, notice)
+                put_notice(db, Notice(event, attempt.target, text, now, mode, decision, {"attempt": attempt.id}))
 
         await self._store(write)
         self._changed()
@@ -287,6 +291,9 @@ class Remedy:
         rules, now = self._target.rules, self._outside.clock.wall()
         closed = await self._store(lambda db: close(db, attempt_id, closing, rules=rules, mode=self._config.mode, at=now))
         self._tally.closed(closed)
+        self._audit.write(
+            "closed", at=now, target=self._target.name, attempt=attempt_id, result=closed.result, text=closed.detail
+        )
         log.warning("%s: %s", closing.result, closing.text, extra={"target": self._target.name, "attempt": attempt_id})
         fault.point("after_close")
         self._changed()

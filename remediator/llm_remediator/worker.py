@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from llm_common.guard import Guard
 from llm_remediator import journal_attempts, journal_audit, journal_targets
 from llm_remediator.asking import Asking
+from llm_remediator.audit import AuditLog
 from llm_remediator.closing import Tally, latch_by_decision, settle_successes, simulate, stand_down
 from llm_remediator.config import Config
 from llm_remediator.examine import Examiner, Outside, Reports, evidence, fleet_members
@@ -48,6 +49,7 @@ class Worker:
         told: Callable[[], None] = lambda: None,
     ) -> None:
         self.tally = Tally()
+        self.audit = AuditLog(config.audit_log)
         self.examiner = Examiner(config, outside, journal)
         self.asking = Asking(config, outside, journal)
         self.reports = Reports()
@@ -192,6 +194,16 @@ class Worker:
         if simulated is not None:
             self.tally.closed(simulated)
         if new:
+            self.audit.write(
+                "decision",
+                at=seen.at,
+                target=seen.target,
+                decision=seen.verb,
+                gate=seen.gate,
+                reason=seen.reason,
+                text=seen.text,
+                evidence=seen.evidence,
+            )
             log.info("%s (%s): %s", seen.verb, seen.reason, seen.text, extra={"target": seen.target})
         self._told()
 
@@ -199,7 +211,7 @@ class Worker:
         self.tally.decisions[decision.target, decision.verb.value, decision.reason] += 1
 
     def _remedy(self, target: Target) -> Remedy:
-        return Remedy(self._config, target, self._outside, self._journal, self.examiner, self.tally, self._told)
+        return Remedy(self._config, target, self._outside, self._journal, self.examiner, self.tally, self.audit, self._told)
 
     def _fly(self, target: Target, remedy: Remedy, life: Coroutine[Any, Any, None]) -> None:
         task = self._guard.spawn(f"remedy:{target.name}", lambda: life, eternal=False)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +14,8 @@ from typing import Any
 import pytest
 
 from llm_remediator.model import Budget, FleetRules, Mode, Rules
-from llm_remediator.ports import Process
+from llm_remediator.ports import Outcome, Process, Status
+from llm_remediator.service import Delivery, ReceivedAlert, StoreError
 from remediator.world import START, World
 
 Make = Callable[..., World]
@@ -37,8 +42,6 @@ async def test_eight_restarts_a_day_become_none(make: Make) -> None:
     stuck = world.alertmanager.alert("a")
 
     async def always() -> Any:
-        from llm_remediator.ports import Outcome, Status
-
         return Outcome(Status.OK, (stuck,))
 
     world.alertmanager.alerts = always  # type: ignore[method-assign]
@@ -353,8 +356,6 @@ async def test_pause_one_and_all_and_both_end(make: Make) -> None:
 
 
 async def test_the_pause_file_pauses_everything_for_its_time(make: Make, tmp_path: Path) -> None:
-    import os
-
     world = make(pause_file=str(tmp_path / "pause"))
     (tmp_path / "pause").write_text("10m\n")
     os.utime(tmp_path / "pause", (START, START))
@@ -452,8 +453,116 @@ async def test_a_notice_is_delivered_later_if_nobody_answers_now(make: Make) -> 
     assert world.inbox.events() == ["acted", "verified"]
 
 
-def _delivery(world: World) -> Any:
-    from llm_remediator.service import Delivery, ReceivedAlert
+async def test_one_machine_without_an_alertmanager_polls_the_exporter(make: Make) -> None:
+    world = make(trigger="exporter")
+    world.engines["a"].sick_since = world.clock.now
+    await world.looks(600)
+    assert [name for _, name in world.docker.restarts] == ["a"]
+    shown = await world.remediator.explain("a")  # type: ignore[union-attr]
+    assert "no silence can be honoured" in {g.name: g.text for g in shown.gates}["alertmanager"]
+    assert world.remediator.overview().trigger == "exporter"  # type: ignore[union-attr]
 
+
+async def test_the_audit_log_has_a_line_for_all_that_was_decided_and_done(make: Make, tmp_path: Path) -> None:
+    world = make(audit_log=str(tmp_path / "audit.jsonl"))
+    world.engines["a"].sick_since = world.clock.now - 400
+    await world.look()
+    await world.remediator.pause("a", seconds=60, reason="upgrade", by="ann")  # type: ignore[union-attr]
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["intent", "acting", "closed", "pause"]
+    assert lines[2]["result"] == "verified"
+    assert lines[3]["by"] == "ann"
+
+
+async def test_an_audit_log_that_cannot_be_written_stops_nothing(make: Make, tmp_path: Path) -> None:
+    world = make(audit_log=str(tmp_path / "no" / "such" / "folder"))
+    world.engines["a"].sick_since = world.clock.now - 400
+    await world.look()
+    assert await world.results() == ["verified"]
+
+
+async def test_an_alert_for_a_stranger_is_counted_without_its_name(make: Make) -> None:
+    world = make()
+    assert world.remediator is not None
+    stranger = ReceivedAlert("firing", {"target": "../x", "remediate": "restart"}, {}, "fp", world.clock.now, None)
+    await world.remediator.accept(Delivery((stranger,), 0, "g", "r", "10.0.0.9"))
+    await world.look()
+    assert world.remediator.counters().decisions == {("", "skip", "unknown_target"): 1}
+    assert await world.decisions() == []
+
+
+async def test_webhooks_alone_are_enough_in_observe(make: Make) -> None:
+    """Without Alertmanagers to ask, what was delivered counts, for its time."""
+    world = make(trigger="webhook", mode=Mode.OBSERVE)
+    world.engines["a"].sick_since = world.clock.now - 400
+    await world.remediator.accept(_delivery(world))  # type: ignore[union-attr]
+    await world.look()
+    assert ("would_act", "proven") in await world.decisions("a")
+
+
+async def test_what_was_delivered_before_a_restart_is_read_after_it(make: Make) -> None:
+    world = make(trigger="webhook", mode=Mode.OBSERVE)
+    world.engines["a"].sick_since = world.clock.now - 400
+    await world.remediator.accept(_delivery(world))  # type: ignore[union-attr]
+    await world.crash()
+    world.open()
+    await world.look()
+    assert ("would_act", "proven") in await world.decisions("a")
+
+
+async def test_old_deliveries_are_not_replayed(make: Make) -> None:
+    world = make(trigger="webhook", mode=Mode.OBSERVE)
+    world.engines["a"].sick_since = world.clock.now - 400
+    await world.remediator.accept(_delivery(world))  # type: ignore[union-attr]
+    await world.crash()
+    world.clock.advance(301)
+    world.open()
+    await world.look()
+    assert await world.decisions("a") == [("skip", "alert_stale")]
+
+
+async def test_an_attempt_in_flight_at_a_crash_is_taken_up_at_its_phase(make: Make) -> None:
+    world = make()
+    world.engines["a"].sick_since = world.clock.now - 400
+    world.engines["a"].loads_for = 900.0
+    assert world.remediator is not None
+    world.clock.advance(30)
+    await world.remediator.worker.tick()
+    for _ in range(200):
+        if world.remediator.targets()[0].phase == "verifying":
+            break
+        await asyncio.sleep(0.01)
+    (view, _) = world.remediator.targets()
+    assert (view.phase, view.in_progress, view.next_gate) == ("verifying", True, "in_flight")
+    await world.crash()
+    world.open()
+    await world.looks(60)
+    assert await world.results() == ["verified"]
+    assert len(world.docker.restarts) == 1
+
+
+async def test_a_broken_journal_restarts_nothing_and_answers_503(make: Make) -> None:
+    world = make()
+    world.engines["a"].sick_since = world.clock.now - 400
+
+    def torn(db: sqlite3.Connection) -> None:
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+    with pytest.raises(StoreError, match="moved away"):
+        await world.journal.run(torn)
+    await world.looks(120)
+    assert world.docker.restarts == []
+    assert world.remediator is not None
+    with pytest.raises(StoreError):
+        await world.remediator.accept(_delivery(world))
+    overview = world.remediator.overview()
+    assert (overview.mode, overview.configured_mode, overview.journal_writable) == ("observe", "act", False)
+    assert world.remediator.ready()[0] is False
+    assert {v.next_gate for v in world.remediator.targets()} == {"journal"}
+
+
+def _delivery(world: World) -> Any:
     alert = ReceivedAlert("firing", dict(world.alertmanager.alert("a").labels), {}, "fp-a", world.clock.now, None)
     return Delivery((alert,), 0, "group", "remediator", "127.0.0.1")

@@ -103,6 +103,7 @@ class Never(RuleBasedStateMachine):
     def judge(self, engine: Engine) -> None:
         """Called at the very moment of a restart call."""
         name, now = engine.name, self.world.clock.now
+        assert name in self.world.exporter.proofs, f"{name}: no proof was ever asked for"
         at, state, incarnation = self.world.exporter.proofs[name]
         assert state == "stuck", f"{name}: the last proof said {state}"
         assert now - at <= 60, f"{name}: the proof is {now - at:.0f} s old"

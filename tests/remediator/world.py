@@ -327,6 +327,7 @@ class World:
         mode: Mode = Mode.ACT,
         rules: Rules | None = None,
         fleet: FleetRules | None = None,
+        trigger: str = "alertmanager",
         **settings: Any,
     ) -> None:
         self.clock = Clock()
@@ -339,7 +340,7 @@ class World:
         targets = tuple(Target(n, Backend.DOCKER, "local", (Selector(container=f"box-{n}"),), self.rules) for n in names)
         self.config = Config(
             mode=mode,
-            trigger="alertmanager",
+            trigger=trigger,
             exporter=Endpoint("http://exporter"),
             alertmanagers=(Endpoint("http://am"),),
             journal=str(folder / "journal.sqlite"),
@@ -349,7 +350,8 @@ class World:
             diagnostics=Diagnostics(),
             **settings,
         )
-        self.outside = Outside({(Backend.DOCKER, "local"): self.docker}, self.exporter, (self.alertmanager,), self.clock)
+        asked = (self.alertmanager,) if trigger == "alertmanager" else ()
+        self.outside = Outside({(Backend.DOCKER, "local"): self.docker}, self.exporter, asked, self.clock)
         self.journal = JournalThread(self.config.journal)
         self.remediator: Remediator | None = None
 
