@@ -20,7 +20,7 @@ EXPORTER = f"http://127.0.0.1:{os.environ.get('EXPORTER_PORT', '10140')}"
 REMEDIATOR = f"http://127.0.0.1:{os.environ.get('REMEDIATOR_PORT', '10141')}"
 ALERTMANAGER = f"http://127.0.0.1:{os.environ.get('ALERTMANAGER_PORT', '9093')}"
 HUNG, BUSY = "demo-a", "demo-b"
-DEADLINE = 180.0
+DEADLINE = float(os.environ.get("DEMO_DEADLINE", "180"))
 CALM_AFTERWARDS = 15.0
 GOOD = {"verified", "recovered"}
 

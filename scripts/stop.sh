@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # make stop: removes containers, networks, volumes and images of ours, and ends the dockerd that make run started.
+# KEEP=1 keeps images and dockerd for the next make run.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 if ! docker version >/dev/null 2>&1; then
@@ -9,6 +10,7 @@ fi
 ensure_compose
 say "removing the stack"
 compose --progress quiet --profile demo --profile grafana down --volumes --remove-orphans --timeout 5
+[ "${KEEP:-}" != 1 ] || exit 0
 docker image ls --format '{{.Repository}}:{{.Tag}}' --filter 'reference=stuckproof.local/*' | while read -r image; do
     docker image rm "$image" >/dev/null 2>&1 || note "$image is used by a container that is not ours, and stays"
 done

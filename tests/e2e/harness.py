@@ -66,7 +66,7 @@ class Answer:
 
 @dataclass
 class Stack:
-    """One compose project, with the demo's own settings under another project name and on free ports."""
+    """What `make run` brings up, under another project name and on free ports, with the demo's own settings."""
 
     project: str
     folder: Path
@@ -81,14 +81,14 @@ class Stack:
     # --- life
 
     def up(self) -> None:
-        """Write the settings, start everything, wait until it is healthy."""
+        """Write the settings, then `make run`, as a person does."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in ("exporter.yml", "remediator.yml"):
             text = (SETTINGS / name).read_text()
             copy = self.folder / name
             copy.write_text(text.replace("compose_project: stuckproof,", f"compose_project: {self.project},"))
             copy.chmod(0o644)
-        self.down()
+        self.stop()
         # The daemon remembers only its last 256 events, of everybody's containers: they are written down as they come.
         with self._starts_file.open("w") as starts:
             self._events = subprocess.Popen(
@@ -97,24 +97,36 @@ class Stack:
                  "--format", '{{.TimeNano}} {{index .Actor.Attributes "com.docker.compose.service"}}'],
                 stdout=starts,
             )  # fmt: skip
-        self.compose("up", "-d", "--wait", "--wait-timeout", "120", "--no-build", timeout=180)
+        self.make("run", timeout=400)
         self._token = self.docker("exec", self.container("remediator"), "cat", "/run/stuckproof/token")
 
-    def down(self) -> None:
-        """Remove all of it."""
+    def stop(self) -> None:
+        """`make stop`, which must leave nothing behind."""
         if self._events is not None:
             self._events.terminate()
             self._events.wait(10)
             self._events = None
-        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "3", timeout=120)
+        self.make("stop", timeout=120)
+        label = f"label=com.docker.compose.project={self.project}"
+        for what in (["container", "ls", "--all"], ["volume", "ls"], ["network", "ls"]):
+            left = self.docker(*what, "--quiet", "--filter", label)
+            assert left == "", f"make stop left {what[0]} {left}"
+
+    def make(self, target: str, timeout: float, **variables: str) -> str:
+        """Run one make target on this project; what it printed."""
+        return run(["make", "--no-print-directory", "-C", str(ROOT), target], timeout, self.environment | variables)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """How this project differs from the one that a person may have running beside it."""
+        ours = {"YES": "1", "KEEP": "1", "COMPOSE_PROJECT_NAME": self.project, "STUCKPROOF_CONFIG": str(self.folder)}
+        return os.environ | {name: str(port) for name, port in self.ports.items()} | ours
 
     def compose(self, *arguments: str, timeout: float = 60) -> str:
         """Run Compose on this project."""
         command = shlex.split(os.environ.get("COMPOSE", "docker compose"))
-        command += ["--progress", "quiet", "-p", self.project, "-f", str(ROOT / "compose.yaml"), "--profile", "demo"]
-        environment = os.environ | {name: str(port) for name, port in self.ports.items()}
-        environment |= {"STUCKPROOF_CONFIG": str(self.folder)}
-        return run([*command, *arguments], timeout, environment)
+        command += ["--progress", "quiet", "-f", str(ROOT / "compose.yaml"), "--profile", "demo"]
+        return run([*command, *arguments], timeout, self.environment)
 
     def docker(self, *arguments: str, timeout: float = 60) -> str:
         """Run one docker command."""
