@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Prints a directory that holds promtool and amtool, or nothing if both are on the PATH already. Installs no service:
+# Prints a directory that holds promtool, amtool, prometheus and alertmanager, or nothing if all are on the PATH. Installs no service:
 # Debian's packages are only unpacked into the cache; elsewhere the programs run out of the images.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-if have promtool && have amtool; then
+complete() { have promtool && have amtool && have prometheus && { have alertmanager || have prometheus-alertmanager; }; }
+if complete; then
     exit 0
 fi
 BIN=$CACHE/promtools/usr/bin
-if [ -x "$BIN/promtool" ] && [ -x "$BIN/amtool" ]; then
+PATH=$BIN:$PATH
+if complete; then
     echo "$BIN"
     exit 0
 fi
@@ -23,23 +25,25 @@ unpack_debian() {
         for package in "$work"/*.deb; do dpkg -x "$package" "$CACHE/promtools"; done
     fi
     rm -rf "$work"
-    [ -x "$BIN/promtool" ] && [ -x "$BIN/amtool" ] && "$BIN/promtool" --version >/dev/null 2>&1
+    complete && promtool --version >/dev/null 2>&1
 }
 
 # wrapper PROGRAM IMAGE
 wrapper() {
     cat >"$BIN/$1" <<END
 #!/bin/sh
-exec docker run --rm -i --network none -u "\$(id -u):\$(id -g)" -v "$ROOT:$ROOT:ro" -v "\${TMPDIR:-/tmp}:\${TMPDIR:-/tmp}" -w "\$PWD" --entrypoint $1 $2 "\$@"
+exec docker run --rm -i --network host -u "\$(id -u):\$(id -g)" -v "$ROOT:$ROOT:ro" -v "\${TMPDIR:-/tmp}:\${TMPDIR:-/tmp}" -w "\$PWD" --entrypoint $1 $2 "\$@"
 END
     chmod 755 "$BIN/$1"
 }
 
-say "promtool and amtool are missing here; putting them into $CACHE/promtools"
+say "the programs of Prometheus and Alertmanager are missing here; putting them into $CACHE/promtools"
 if ! unpack_debian; then
     "$ROOT/scripts/images.sh" all
     load_images
     wrapper promtool "$PROMETHEUS_IMAGE"
+    wrapper prometheus "$PROMETHEUS_IMAGE"
     wrapper amtool "$ALERTMANAGER_IMAGE"
+    wrapper alertmanager "$ALERTMANAGER_IMAGE"
 fi
 echo "$BIN"

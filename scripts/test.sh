@@ -15,16 +15,13 @@ trap cleanup EXIT
 
 need_venv() { [ -e "$VENV/bin/.ready" ] || scripts/venv.sh "$VENV"; }
 
-need_promtools() {
-    local directory
-    directory=$(scripts/promtools.sh)
-    [ -z "$directory" ] || export PATH="$directory:$PATH"
-}
-
-need_probetools() {
-    local directory
-    directory=$(scripts/probetools.sh)
-    [ -z "$directory" ] || export PATH="$PATH:$directory"
+# Programs that tests run, out of the cache where the machine has none.
+need_programs() {
+    local directory script
+    for script in promtools probetools; do
+        directory=$("scripts/$script.sh")
+        [ -z "$directory" ] || export PATH="$directory:$PATH"
+    done
 }
 
 need_docker() {
@@ -53,15 +50,14 @@ what=${1:-all}
 case $what in
 all)
     need_venv
-    need_promtools
-    need_probetools
+    need_programs
     scripts/lint.sh
     unit
     need_docker
     e2e
     ;;
-unit) need_venv; need_promtools; need_probetools; unit "$@" ;;
-rules) need_venv; need_promtools; "$VENV/bin/python" -m pytest -q tests/rules "$@" ;;
-e2e) need_venv; need_docker; e2e "$@" ;;
+unit) need_venv; need_programs; unit "$@" ;;
+rules) need_venv; need_programs; "$VENV/bin/python" -m pytest -q tests/rules "$@" ;;
+e2e) need_venv; need_programs; need_docker; e2e "$@" ;;
 *) die "usage: scripts/test.sh all|unit|rules|e2e" ;;
 esac
