@@ -305,6 +305,17 @@ LOAD = [
     Scene("LLMGpuFatalError", gauge("llm_gpu_xid_fatal", "0*5m 1*5m", **A), fires=("5m",), silent=("4m45s",)),
     Scene("LLMGpuFatalError", gauge("llm_gpu_xid_fatal", "0*10m", **A), why="no error"),
     Scene(
+        "LLMGpuMemoryHeldAfterExit",
+        states("busy*2m down*15m", **A) | gauge("llm_health_gpu_ratio", "0.92*17m", **A),
+        fires=("12m30s",),
+        silent=("11m",),
+    ),
+    Scene(
+        "LLMGpuMemoryHeldAfterExit",
+        states("busy*2m down*15m", **A) | gauge("llm_health_gpu_ratio", "0.92*2m 0.02*15m", **A),
+        why="the memory was given back",
+    ),
+    Scene(
         "LLMReplicaDivergence", replicas(20, 100, 110), fires=("30m",), silent=("9m",), labels={"target": "a", "model": "m"}
     ),
     Scene("LLMReplicaDivergence", replicas(40, 100, 110), why="slower, and above 30 % of the median"),
@@ -408,6 +419,7 @@ EXPORTERS = [
         labels=OWN,
         why="a rolling update",
     ),
+    Scene("LLMHealthExporterReplicaDown", up(EXPORTER, "1*5m 0*15m") | build("1*5m _*15m"), labels=OWN, why="the only one"),
     Scene(
         "LLMHealthConfigReloadFailed",
         gauge("llm_exporter_config_last_reload_successful", "1*2m 0*15m", **OWN),
@@ -641,6 +653,14 @@ REMEDIATION = [
         labels=BY | {"code": "401"},
     ),
     Scene("LLMRemediationWebhookRejected", remediation("webhook_requests_total", "0..50*15m", code="202"), why="accepted"),
+    Scene(
+        "LLMRemediationAlertsTruncated",
+        remediation("webhook_truncated_alerts_total", "0*5m 7*10m"),
+        fires=("5m15s",),
+        silent=("4m45s",),
+        labels=BY,
+    ),
+    Scene("LLMRemediationAlertsTruncated", remediation("webhook_truncated_alerts_total", "7*15m"), why="it was long ago"),
     Scene(
         "LLMRemediationNotifyFailed",
         remediation("notify_failures_total", "0*5m 1*10m"),

@@ -90,6 +90,8 @@ class Played:
     machine: list[dict[str, Any]]
     page: list[dict[str, Any]]
     descriptions: dict[str, str]
+    broken: list[str]
+    """Rules whose evaluation failed, and how."""
 
 
 def flat(alerts: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
@@ -143,7 +145,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
                     )
                     for line in found
                 }
-        yield Played(fired, machine.bodies, page.bodies, descriptions)
+                groups = get(f"{url}/api/v1/rules")["data"]["groups"]
+                broken = [f"{r['name']}: {r.get('lastError')}" for g in groups for r in g["rules"] if r["health"] != "ok"]
+        yield Played(fired, machine.bodies, page.bodies, descriptions, broken)
     finally:
         for server in (player, machine, page):
             server.close()
@@ -157,6 +161,10 @@ def test_the_alerts_fire_as_expected_and_no_others(played: Played) -> None:
         for (begins, ends), (begin, end) in zip(got, want, strict=True):
             assert abs(begins - begin) < TOLERANCE, (key, got)
             assert abs(ends - end) < TOLERANCE, (key, got)
+
+
+def test_every_rule_could_be_evaluated(played: Played) -> None:
+    assert played.broken == []
 
 
 def test_the_machine_hears_of_the_hang_and_of_its_end_and_of_nothing_healthy(played: Played) -> None:
