@@ -6,7 +6,6 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from llm_heartbeat.heartbeat import Heartbeat, get
-from llm_heartbeat.report import response
 
 
 def setup(app: web.Application, heartbeat: Heartbeat | None = None) -> Heartbeat:
@@ -14,8 +13,10 @@ def setup(app: web.Application, heartbeat: Heartbeat | None = None) -> Heartbeat
     own = get() if heartbeat is None else heartbeat
 
     async def answer(request: web.Request) -> web.Response:
-        report = own.report(request.match_info["endpoint"], from_loop=True)
-        code, content_type, body = response(report, request.query_string, own.settings.details)
+        endpoint = request.match_info["endpoint"]
+        code, content_type, body = own.respond(
+            lambda: own.report(endpoint, from_loop=True), request.query_string, own.settings.details
+        )
         headers = {"Content-Type": content_type, "Cache-Control": "no-store"}
         return web.Response(status=code, body=body, headers=headers)
 
@@ -38,10 +39,10 @@ def setup(app: web.Application, heartbeat: Heartbeat | None = None) -> Heartbeat
 def _counter(own: Heartbeat) -> Middleware:
     @web.middleware
     async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
-        own.inflight += 1
+        own.requests.count += 1
         try:
             return await handler(request)
         finally:
-            own.inflight -= 1
+            own.requests.count -= 1
 
     return count

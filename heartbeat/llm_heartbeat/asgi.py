@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from llm_heartbeat.heartbeat import Heartbeat, get
-from llm_heartbeat.report import response
+from llm_heartbeat.report import TEXT_TYPE
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -27,7 +27,7 @@ class Middleware:
         prefix = self.heartbeat.settings.prefix.rstrip("/")
         self._endpoints = {f"{prefix}/{name}": name for name in ("startup", "live", "ready")}
         self._started = False
-        self._tracks = self.heartbeat.tracks_requests
+        self._requests = self.heartbeat.requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry."""
@@ -42,41 +42,39 @@ class Middleware:
         path = scope["path"]
         endpoint = self._endpoints.get(path) or self._under_root(path, scope)
         if endpoint is not None:
-            answer = self._answer(endpoint, scope)
-            if answer is not None:
-                await _respond(send, *answer)
-                return
-        await self._pass(scope, receive, send)
+            await self._answer(endpoint, scope, send)
+        else:
+            await self._pass(scope, receive, send)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        heartbeat = self.heartbeat
-        heartbeat.inflight += 1
-        task = asyncio.current_task() if self._tracks else None
+        requests = self._requests
+        requests.count += 1
+        task = asyncio.current_task() if requests.tracks else None
         if task is not None:
-            heartbeat.enter(task)
+            requests.enter(task)
         try:
             await self.app(scope, receive, send)
         except Exception as error:
             if type(error).__name__ == "OutOfMemoryError":  # torch's, without importing torch
-                heartbeat.out_of_memory()
+                self.heartbeat.out_of_memory()
             raise
         finally:
-            heartbeat.inflight -= 1
+            requests.count -= 1
             if task is not None:
-                heartbeat.leave(task)
+                requests.leave(task)
 
     def _under_root(self, path: str, scope: Scope) -> str | None:
         root = scope.get("root_path")
         return self._endpoints.get(path.removeprefix(root)) if root and path.startswith(root) else None
 
-    def _answer(self, endpoint: str, scope: Scope) -> tuple[int, str, bytes, bool] | None:
+    async def _answer(self, endpoint: str, scope: Scope, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            return 405, "text/plain; charset=utf-8", b"use GET or HEAD\n", True
-        with self.heartbeat.faults.passed_by("answer"):
-            query = scope.get("query_string", b"").decode("latin-1")
-            report = self.heartbeat.report(endpoint, from_loop=True)
-            return *response(report, query, self.heartbeat.settings.details), scope["method"] == "GET"
-        return None
+            await _respond(send, 405, TEXT_TYPE, b"use GET or HEAD\n", True)
+            return
+        own = self.heartbeat
+        query = scope.get("query_string", b"").decode("latin-1")
+        answer = own.respond(lambda: own.report(endpoint, from_loop=True), query, own.settings.details)
+        await _respond(send, *answer, scope["method"] == "GET")
 
     def _start_late(self) -> None:
         """No lifespan came (`lifespan="off"`): the server accepts requests, hence the application is there."""

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 from llm_heartbeat import merge, peers, sources
@@ -14,14 +14,14 @@ from llm_heartbeat import settings as options
 from llm_heartbeat.culprit import Culprit, capture
 from llm_heartbeat.dependencies import Check, Dependency, parse
 from llm_heartbeat.drain import SigtermHook
-from llm_heartbeat.report import Report, response
+from llm_heartbeat.health import ENDPOINTS
+from llm_heartbeat.report import JSON_TYPE, TEXT_TYPE, Report, response
 from llm_heartbeat.side_port import Answer, SidePort
 from llm_heartbeat.state import State
 from llm_heartbeat.systemd import Notifier
+from llm_heartbeat.warmup import Warm, Warmup
 
 log = logging.getLogger("llm_heartbeat")
-
-Warmup = Callable[[], Awaitable[object]]
 
 
 class Heartbeat(State):
@@ -50,8 +50,6 @@ class Heartbeat(State):
         self._hook: SigtermHook | None = None
         self._notifier = Notifier()
         self._warmup: Warmup | None = None
-        self._warmup_task: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[object]] = set()
         self._snapshot_due = 0.0
         checks, wrong = parse(settings.dependencies)
         for name, check in checks.items():
@@ -90,23 +88,30 @@ class Heartbeat(State):
         """Read `queue`, `kv` or `gpu` by a function of the application, in a thread. Call it before `start()`."""
         self.sources[name] = sources.Source(name, read, self.settings.poll, self.faults)
 
-    def on_warmup(self, warmup: Warmup) -> None:
+    def on_warmup(self, warm: Warm) -> None:
         """An async function that warms the model up: run once after loading, and again after `needs_warmup()`."""
-        self._warmup = warmup
+        self._warmup = Warmup(self, warm)
         self.needs_warmup()
+
+    def out_of_memory(self) -> None:
+        """An out-of-memory error was survived; asks for a new warm-up if `LLM_HEARTBEAT_REWARM_AFTER_OOM` is on."""
+        if self.settings.rewarm_after_oom:
+            self.needs_warmup("warming up again after an out-of-memory error")
 
     # Life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Attach to the running loop, in its thread. An error of ours is counted, and the server goes on without us."""
         loop = asyncio.get_running_loop()
-        if self._loop is loop and self._timer is not None:
+        if self._loop is loop and self.beats is not None:
             return
         with self.faults.passed_by("metrics"):
             self._start_metrics()
         with self.faults.passed_by("start"):
             self._loop, self._loop_thread = loop, threading.get_ident()
             self.attach()
+            if self._timer is not None:
+                self._timer.cancel()
             self._timer = loop.call_later(self.settings.interval, self._beat)
             self._start_sources()
             for dependency in self.dependencies.values():
@@ -136,8 +141,8 @@ class Heartbeat(State):
                 self._timer.cancel()
             for dependency in self.dependencies.values():
                 dependency.stop()
-            if self._warmup_task is not None:
-                self._warmup_task.cancel()
+            if self._warmup is not None:
+                self._warmup.stop()
             for source in self.sources.values():
                 source.stop()
             if self._hook is not None:
@@ -189,60 +194,9 @@ class Heartbeat(State):
             return
         with self.faults.passed_by("beat"):
             self.beat()
-            self._run_warmup(loop)
+            if self._warmup is not None:
+                self._warmup.run_if_due(loop)
         self._timer = loop.call_later(self.settings.interval, self._beat)
-
-    # Warm-up and drain ------------------------------------------------------------------------------------------
-
-    def _run_warmup(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = self.startup.phase == "warming_up" or self.startup.rewarming
-        if self._warmup is not None and due and self._warmup_task is None:
-            self._warmup_task = loop.create_task(self._warm(self._warmup), name="llm-heartbeat-warmup")
-
-    async def _warm(self, warmup: Warmup) -> None:
-        again = self.startup.rewarming
-        try:
-            await warmup()
-        except Exception as error:  # noqa: BLE001 - the application's code; its failure is the verdict, and is shown
-            self.faults.note("warmup", error)
-            if not again:
-                self.load_failed(f"warm-up failed: {type(error).__name__}: {error}")
-            else:
-                await asyncio.sleep(self.settings.hold)
-        else:
-            self.warmed_up()
-        finally:
-            self._warmup_task = None
-
-    def out_of_memory(self) -> None:
-        """An out-of-memory error was survived; asks for a new warm-up if `LLM_HEARTBEAT_REWARM_AFTER_OOM` is on."""
-        if self.settings.rewarm_after_oom:
-            self.needs_warmup("warming up again after an out-of-memory error")
-
-    @property
-    def tracks_requests(self) -> bool:
-        """Whether requests in flight must be registered, so that the drain limit can end them."""
-        return self.settings.drain_limit > 0
-
-    def enter(self, task: "asyncio.Task[object]") -> None:
-        """A request begins in that task."""
-        self._tasks.add(task)
-
-    def leave(self, task: "asyncio.Task[object]") -> None:
-        """A request has ended."""
-        self._tasks.discard(task)
-
-    def _end_drain(self, now: float) -> None:
-        limit, since, loop = self.settings.drain_limit, self.drain_since, self._loop
-        if limit and since is not None and now - since > limit and self._tasks and loop is not None:
-            loop.call_soon_threadsafe(self._cancel_requests)
-
-    def _cancel_requests(self) -> None:
-        if self._tasks:
-            log.warning("draining took over %.0f s: %d requests are cancelled", self.settings.drain_limit, len(self._tasks))
-        for task in tuple(self._tasks):
-            task.cancel("drain limit")
-        self._tasks.clear()
 
     # The watchdog's thread --------------------------------------------------------------------------------------
 
@@ -254,7 +208,10 @@ class Heartbeat(State):
                 if loop is not None and not loop.is_running():
                     self.detach()  # asyncio.run() is over: what does not run cannot be late
                 self.tick(self._find_culprit)
-                self._end_drain(self.clock())
+                if self.drain_since is not None and loop is not None:
+                    self.requests.end_overdue(self.clock() - self.drain_since, loop)
+            with self.faults.passed_by("metrics"):
+                self._export()
             with self.faults.passed_by("systemd"):
                 self._tell_systemd()
             with self.faults.passed_by("peers"):
@@ -262,6 +219,12 @@ class Heartbeat(State):
             if self.load_has_failed and self.settings.exit_on_failed_load:
                 self._exit_failed()
                 return
+
+    def _export(self) -> None:
+        if self.metrics is not None:
+            from llm_heartbeat.export import export
+
+            export(self, self.metrics)
 
     def _tell_systemd(self) -> None:
         live, startup = self.report("live"), self.report("startup")
@@ -309,12 +272,18 @@ class Heartbeat(State):
 
             return (200, *page())
         endpoint = path.removeprefix(self.settings.prefix).strip("/")
-        if path.startswith(self.settings.prefix) and endpoint in ("startup", "live", "ready"):
-            return response(self.merged(endpoint), query)
+        if path.startswith(self.settings.prefix) and endpoint in ENDPOINTS:
+            return self.respond(lambda: self.merged(endpoint), query)
         if path == "/":
-            paths = ", ".join(f"{self.settings.prefix}/{name}" for name in ("startup", "live", "ready"))
-            return 200, "text/plain; charset=utf-8", f"llm_heartbeat: {paths}, /metrics\n".encode()
+            paths = ", ".join(f"{self.settings.prefix}/{name}" for name in ENDPOINTS)
+            return 200, TEXT_TYPE, f"llm_heartbeat: {paths}, /metrics\n".encode()
         return None
+
+    def respond(self, report: Callable[[], Report], query: str, details: bool = True) -> Answer:
+        """A report as a response. If we fail at it, 200 `unknown`: our own error restarts nobody and takes nobody out."""
+        with self.faults.passed_by("answer"):
+            return response(report(), query, details)
+        return 200, JSON_TYPE, b'{"status": "unknown", "failed": [], "reason": "the heartbeat itself failed; see the log"}\n'
 
     def merged(self, endpoint: str) -> Report:
         """Own answer and that of the server's other processes."""

@@ -12,6 +12,7 @@ from llm_heartbeat.culprit import Culprit
 from llm_heartbeat.dependencies import Dependency
 from llm_heartbeat.faults import Faults
 from llm_heartbeat.history import History, log
+from llm_heartbeat.inflight import InFlight
 from llm_heartbeat.lag import Beats, BlockWatch, LagWindow
 from llm_heartbeat.limits import Limit
 from llm_heartbeat.peers import Snapshot
@@ -23,12 +24,12 @@ from llm_heartbeat.startup import FAILED, Startup
 if TYPE_CHECKING:
     from llm_heartbeat.metrics import Metrics
 
-# check, failure, unit, gauge of the value
+# check, failure, unit
 LIMITS = {
-    "queue": ("queue_depth", "queue_full", "requests", "llm_health_queue_depth"),
-    "kv": ("kv_cache_ratio", "kv_cache_full", "ratio", "llm_health_kv_cache_ratio"),
-    "gpu": ("gpu_mem_ratio", "gpu_pressure", "ratio", "llm_health_gpu_ratio"),
-    "lag": ("event_loop_lag_ms", "event_loop_slow", "ms", ""),
+    "queue": ("queue_depth", "queue_full", "requests"),
+    "kv": ("kv_cache_ratio", "kv_cache_full", "ratio"),
+    "gpu": ("gpu_mem_ratio", "gpu_pressure", "ratio"),
+    "lag": ("event_loop_lag_ms", "event_loop_slow", "ms"),
 }
 
 
@@ -51,7 +52,7 @@ class State:
         self.culprit: Culprit | None = None
         self.sources: dict[str, Source] = {}
         self.dependencies: dict[str, Dependency] = {}
-        self.inflight = 0
+        self.requests = InFlight(settings.drain_limit)
         self.drain_reason = ""
         self.drain_since: float | None = None
         self._reports_itself = settings.manual_startup
@@ -147,7 +148,7 @@ class State:
                 self.metrics.observe("llm_event_loop_delay_seconds", delay)
 
     def tick(self, find_culprit: Callable[[float], Culprit | None]) -> None:
-        """One look of the watchdog: blocks, limits, changes, metrics."""
+        """One look of the watchdog: blocks, limits, changes."""
         now = self.clock()
         self._look_at_loop(now, find_culprit)
         self._values = {name: source.value(now) for name, source in tuple(self.sources.items())}
@@ -156,7 +157,6 @@ class State:
             for name, limit in self.limits.items():
                 limit.observe(now, self._values.get(name))
             self._note_changes()
-        self._export(now)
 
     def _look_at_loop(self, now: float, find_culprit: Callable[[float], Culprit | None]) -> None:
         beats = self.beats
@@ -208,7 +208,7 @@ class State:
             elapsed=startup.elapsed(now),
             budget=self.settings.startup_budget,
             draining=self.drain_reason,
-            inflight=self.inflight,
+            inflight=self.requests.count,
             limits=tuple(self._limit_view(name, now, wall) for name in LIMITS),
             dependencies=tuple(
                 health.DependencyView(d.name, d.down, d.leaves, d.reason, d.since) for d in tuple(self.dependencies.values())
@@ -234,13 +234,20 @@ class State:
             degraded=list(ready.degraded),
         )
 
+    def last_beat(self) -> float | None:
+        """Unix time of the last heartbeat; None before the first."""
+        beats = self.beats
+        if beats is None or not beats.count:
+            return None
+        return self.wall() - (self.clock() - (beats.due - beats.interval))
+
     @property
     def load_has_failed(self) -> bool:
         """Whether the start is lost."""
         return self.startup.phase == FAILED
 
     def _limit_view(self, name: str, now: float, wall: float) -> health.LimitView:
-        check, failure, unit, _ = LIMITS[name]
+        check, failure, unit = LIMITS[name]
         limit = self.limits.get(name)
         return health.LimitView(
             check=check,
@@ -265,30 +272,3 @@ class State:
             change = self.history.note(self.wall(), endpoint, report.status, report.failed, report.reason)
             if change is not None and self.metrics is not None:
                 self.metrics.add("llm_heartbeat_changes_total", 1, endpoint, change.after)
-
-    def _export(self, now: float) -> None:
-        metrics = self.metrics
-        if metrics is None:
-            return
-        view = self.view()
-        metrics.set("llm_event_loop_lag_seconds", view.lag)
-        metrics.set("llm_event_loop_blocked_seconds", view.blocked)
-        if self.beats is not None and self.beats.count:
-            last = self.wall() - (now - (self.beats.due - self.beats.interval))
-            metrics.set("llm_event_loop_last_beat_timestamp_seconds", last)
-        for endpoint, answer in health.ENDPOINTS.items():
-            metrics.set(f"llm_health_{endpoint}", float(answer(view).good))
-        for name, (_, failure, _, gauge) in LIMITS.items():
-            if gauge:
-                metrics.set(gauge, self._values.get(name))
-            if name in self.limits:
-                metrics.set("llm_health_check_failed", float(self.limits[name].tripped), failure)
-        metrics.set("llm_health_queue_limit", self.settings.ready_queue)
-        metrics.set("llm_health_check_failed", float(view.stuck > view.live_after), "event_loop_stuck")
-        metrics.set("llm_health_check_failed", float(bool(view.draining)), "draining")
-        metrics.set("llm_heartbeat_inflight_requests", view.inflight)
-        for d in view.dependencies:
-            metrics.set("llm_heartbeat_dependency_up", float(not d.down), d.name)
-            metrics.set("llm_health_check_failed", float(d.down), f"dependency_{d.name}")
-        metrics.show_faults()
-        metrics.show_checks(tuple(self.dependencies.values()))

@@ -61,18 +61,25 @@ async def test_exceptions_of_the_application_pass(heartbeat: Heartbeat) -> None:
         await middleware(http("/"), receive, Sent())
     with pytest.raises(ZeroDivisionError):
         await middleware({"type": "lifespan"}, receive, Sent())
-    assert heartbeat.inflight == 0
+    assert heartbeat.requests.count == 0
 
 
-async def test_if_we_cannot_answer_the_application_does(heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("endpoint", ["startup", "live", "ready"])
+async def test_an_error_of_ours_restarts_nobody(
+    heartbeat: Heartbeat, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("ours")
 
     monkeypatch.setattr(heartbeat, "report", broken)
-    app = App()
-    await Middleware(app, heartbeat)(http("/healthz/live"), receive, Sent())
-    assert len(app.calls) == 1
-    assert heartbeat.faults.counts["answer"] == 1
+    send = Sent()
+    await Middleware(App(), heartbeat)(http(f"/healthz/{endpoint}"), receive, send)
+    assert send[0]["status"] == 200
+    assert b'"unknown"' in send[1]["body"]
+    aside = heartbeat.answer(f"/healthz/{endpoint}", "")
+    assert aside is not None
+    assert aside[0] == 200
+    assert heartbeat.faults.counts["answer"] == 2
 
 
 async def test_if_we_cannot_start_the_server_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from llm_heartbeat.culprit import Culprit
+from llm_heartbeat.export import export
 from llm_heartbeat.metrics import Metrics
 from llm_heartbeat.report import response
 from llm_heartbeat.settings import Settings
@@ -35,6 +36,8 @@ class Process:
             if beating and beats is not None and self.now >= beats.due:
                 self.state.beat()
             self.state.tick(self.culprit)
+        assert self.state.metrics is not None
+        export(self.state, self.state.metrics)
 
     def code(self, endpoint: str) -> int:
         return self.state.report(endpoint).code
