@@ -226,14 +226,28 @@ def _asking(parser: argparse.ArgumentParser) -> None:
         help="its web config file, for token and TLS; default: remediator-web.yml beside the configuration, if there",
     )
     parser.add_argument("--token-file", metavar="FILE", help="bearer token, instead of the web config file's")
+    parser.add_argument("--username", metavar="NAME", help="basic authentication; with --password-file")
+    parser.add_argument("--password-file", metavar="FILE")
     parser.add_argument("--ca-file", metavar="FILE", help="who signed its certificate")
+    parser.add_argument("--cert-file", metavar="FILE", help="our own certificate, where it wants one; with --key-file")
+    parser.add_argument("--key-file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="JSON")
 
 
 def _place(args: argparse.Namespace) -> configuration.Endpoint:
     beside = Path(args.config).with_name("remediator-web.yml")
     web_config = args.web_config or (str(beside) if beside.is_file() else None)
-    return inquiries.place(args.url, web_config, args.token_file, args.ca_file)
+    for one, other in (("username", "password_file"), ("cert_file", "key_file")):
+        if (getattr(args, one) is None) != (getattr(args, other) is None):
+            both = f"--{one} and --{other}".replace("_", "-")
+            raise ConfigError(f"{both} belong together; give both")
+    return dataclasses.replace(
+        inquiries.place(args.url, web_config, args.token_file, args.ca_file),
+        username=args.username,
+        password_file=args.password_file,
+        cert_file=args.cert_file,
+        key_file=args.key_file,
+    )
 
 
 def _duration(text: str) -> float:

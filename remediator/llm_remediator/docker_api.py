@@ -140,6 +140,7 @@ class DockerApi:
                 what,
                 lambda: self._send(method, versioned, params, body, read_timeout, tail_bytes, deadline),
                 deadline=deadline,
+                act=method == "POST",
             )
         except HostBusyError as exc:
             return failed(Status.UNAVAILABLE, f"Docker host {self.host.name}: {exc}")

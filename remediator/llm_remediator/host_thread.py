@@ -15,8 +15,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-TURN = 10.0
-"""Seconds to wait for the call before ours: a restart under way must not make every look wait for it."""
+TURN = 60.0
+"""Seconds to wait for the calls before ours, all of them looks: a slow daemon with many targets."""
+TURN_BEHIND_ACT = 5.0
+"""The same behind a restart, which may take minutes: a look that waited for it would be old anyway."""
 log = logging.getLogger("llm.remediator.docker")
 
 
@@ -40,6 +42,7 @@ class HostThread:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._turn = asyncio.Lock()
+        self._acting = False
         self._out: str | None = None
         self._overdue_since: float | None = None
 
@@ -53,21 +56,24 @@ class HostThread:
         """What the thread is doing, in words."""
         return self._out
 
-    async def run(self, what: str, call: Callable[[], T], *, deadline: float) -> T:
-        """Run `call` on the thread; `what` names it for messages, `deadline` in seconds bounds the wait.
+    async def run(self, what: str, call: Callable[[], T], *, deadline: float, act: bool = False) -> T:
+        """Run `call` on the thread; `what` names it for messages, `deadline` in seconds bounds the call.
+        `act`: it may take minutes, and nobody shall queue up behind it.
 
         Raises what `call` raises, `HostBusyError` before it starts, `DeadlineError` after.
         """
         try:
-            async with asyncio.timeout(min(deadline, TURN)):
+            async with asyncio.timeout(TURN_BEHIND_ACT if self._acting else TURN):
                 await self._turn.acquire()
         except TimeoutError:
             raise HostBusyError(f"still busy with: {self._out or 'another call'}") from None
         try:
             if self._out is not None:
                 raise HostBusyError(f"waiting for a call that has not come back: {self._out}")
+            self._acting = act
             return await self._start(what, call, deadline)
         finally:
+            self._acting = False
             self._turn.release()
 
     async def _start(self, what: str, call: Callable[[], T], deadline: float) -> T:

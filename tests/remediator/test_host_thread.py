@@ -84,13 +84,28 @@ async def test_a_cancelled_caller_leaves_the_host_busy_not_hung() -> None:
 
 
 async def test_a_look_does_not_wait_long_behind_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_thread, "TURN", 0.02)
+    monkeypatch.setattr(host_thread, "TURN_BEHIND_ACT", 0.02)
     thread = HostThread("h")
     release = threading.Event()
-    restart = asyncio.create_task(thread.run("restart x", lambda: release.wait(10), deadline=60))
+    restart = asyncio.create_task(thread.run("restart x", lambda: release.wait(10), deadline=60, act=True))
     await asyncio.sleep(0)
     with pytest.raises(HostBusyError, match="restart x"):
         await thread.run("inspect", lambda: None, deadline=20)
     release.set()
     assert await restart is True
+    thread.close()
+
+
+async def test_a_restart_waits_its_turn_behind_slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_thread, "TURN_BEHIND_ACT", 0.001)
+    thread = HostThread("h")
+    release = threading.Event()
+    looks = [asyncio.create_task(thread.run("look", lambda: release.wait(10), deadline=60)) for _ in range(10)]
+    await asyncio.sleep(0)
+    restart = asyncio.create_task(thread.run("restart", lambda: "done", deadline=5, act=True))
+    done, _ = await asyncio.wait({restart}, timeout=0.05)
+    assert not done, "it waits for longer than a look would wait behind it"
+    release.set()
+    assert await restart == "done"
+    await asyncio.gather(*looks)
     thread.close()

@@ -98,6 +98,13 @@ def test_status_falls_back_to_the_journal(printed: Print) -> None:
     assert found["targets"][1]["latched"] == "3 starts did not mend it"
 
 
+def test_halves_of_credentials_are_refused(printed: Print) -> None:
+    for half in ("--username=kim", "--key-file=/x"):
+        code, _, err = printed("status", half)
+        assert code == 2
+        assert "belong together" in err
+
+
 def test_every_unhappy_word_of_a_status() -> None:
     overview = {
         "mode": "observe",
