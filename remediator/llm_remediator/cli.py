@@ -241,8 +241,10 @@ def _place(args: argparse.Namespace) -> configuration.Endpoint:
         if (getattr(args, one) is None) != (getattr(args, other) is None):
             both = f"--{one} and --{other}".replace("_", "-")
             raise ConfigError(f"{both} belong together; give both")
+    found = inquiries.place(args.url, web_config, args.token_file, args.ca_file)
     return dataclasses.replace(
-        inquiries.place(args.url, web_config, args.token_file, args.ca_file),
+        found,
+        bearer_token_file=None if args.username is not None else found.bearer_token_file,
         username=args.username,
         password_file=args.password_file,
         cert_file=args.cert_file,
