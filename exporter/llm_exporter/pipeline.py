@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from .engines import Engine, Known, Look, Page, Reading, by_kind, detect, detect_without_metrics, engines
+from .engines import Engine, Known, Look, Page, Reading, by_kind, detect, detect_without_metrics, engines, llamacpp
 from .engines.custom import Described, adapter
 from .exposition import Samples, read
 from .judge import CanaryOutcome, Facts, History, Observation, Settings, State, Verdict, Witness, judge
-from .judge.model import LoopEvidence, Reach
+from .judge.model import LaneEvidence, LoopEvidence, Reach
 
 NO_SERIES = (
     "no series of an engine on this page (looked for {steps}); vLLM shows none with --disable-log-stats, "
@@ -104,6 +104,10 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
     if engine is not None and engine.metrics_path is None:
         return mind, engine.read(Samples(), look, mind.known), engine.facts(Samples(), mind.known), 0
     if look.metrics.status != 200:
+        owner = engine or next((known for known in engines() if known.unloaded(look.metrics) is not None), None)
+        if owner is not None and (words := owner.unloaded(look.metrics)) is not None:
+            asleep = LaneEvidence("0", {}, 0.0, 0.0, asleep=words)
+            return replace(mind, engine=owner), Reading(lanes=(asleep,)), owner.facts(Samples(), mind.known), 0
         if engine is None and (found := detect_without_metrics(look.extra)) is not None:
             return _read(replace(mind, engine=found), look)
         return mind, Reading(), _facts(mind, Samples()), 0
@@ -143,7 +147,8 @@ def _observation(mind: Mind, look: Look, reading: Reading, facts: Facts) -> Obse
     if reach != "answered":
         return Observation(unix=look.unix, reach=reach, detail=detail, facts=facts, health=health)
     death = reading.death
-    if death is None and look.metrics.status is not None and look.metrics.status >= 500 and (health or 0) >= 500:
+    telling = mind.engine is None or not mind.engine.health_is_work
+    if death is None and telling and (look.metrics.status or 0) >= 500 and (health or 0) >= 500:
         death = f"only 5xx answers: /metrics {look.metrics.status}, /health {health}"
     return Observation(
         unix=look.unix,
@@ -205,7 +210,7 @@ def _mend(engine: Engine | None, page: Page) -> str:
     if engine is not None and status in engine.mend:
         return f"{status} on the metrics page: {engine.mend[status]}"
     if engine is None and status == 400 and "model name is missing" in page.body:
-        return "400 on the metrics page: a llama.cpp router needs the model's name: give metrics_path: /metrics?model=NAME"
+        return f"400 on the metrics page: {llamacpp.ENGINE.mend[400]}"
     if status in (401, 403):
         return f"{status} on the metrics page: it needs a key; give bearer_token_file"
     if status == 404:

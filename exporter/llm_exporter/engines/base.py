@@ -138,6 +138,7 @@ class Engine:
         read: From the page's samples to evidence. Gets the whole look for headers and other endpoints.
         facts: What is known of this engine and version.
         loading: What an answer of this page while loading says, or None if it does not say so.
+        unloaded: Likewise for an answer that says that the model is unloaded on purpose.
         health_path, metrics_path: Where to look. ``metrics_path=None``: there are no metrics.
         each_look: Cheap read-only endpoints asked with every look, dropped for a process that answers 404 or 401.
         once: Endpoints asked once per process (version, model names).
@@ -147,6 +148,7 @@ class Engine:
         proxy: It is no engine: never judged by metrics.
         interval, timeout: Seconds; this engine's own defaults.
         health_until_served: Its health endpoint runs the model, so it is asked only until the process has served (SGLang).
+        health_is_work: Its health waits behind, or fails with, healthy work: a 5xx of it proves nothing.
         sleeps_by_timer: Seen asleep once, it sleeps whenever it is idle; a canary would keep it awake for ever.
         tier: 1: run or read by us in depth; 2: facts read in its source, not run by us.
     """
@@ -157,6 +159,7 @@ class Engine:
     read: Callable[[Samples, Look, Known], Reading]
     facts: Callable[[Samples, Known], Facts]
     loading: Callable[[Page], str | None] = nothing
+    unloaded: Callable[[Page], str | None] = nothing
     metrics_path: str | None = "/metrics"
     health_path: str | None = "/health"
     each_look: tuple[str, ...] = ()
@@ -167,6 +170,7 @@ class Engine:
     interval: float | None = None
     timeout: float | None = None
     health_until_served: bool = False
+    health_is_work: bool = False
     sleeps_by_timer: bool = False
     tier: int = 1
     about: Callable[[Mapping[str, Page]], Known] | None = None

@@ -80,6 +80,11 @@ def loading(page: Page) -> str | None:
     return "loading the model" if page.status == 503 and "oading model" in page.body else None
 
 
+def unloaded(page: Page) -> str | None:
+    """A router's answer for a model that it could load; asking without ``autoload=false`` would load it (b11434)."""
+    return "the model is not loaded" if page.status == 400 and "model is not loaded" in page.body else None
+
+
 def about(pages: Mapping[str, Page]) -> Known:
     """Build and model. Its sleep timer is told nowhere (b11434's ``/props`` has only ``is_sleeping``)."""
     props = pages["/props"].json() if "/props" in pages else None
@@ -97,14 +102,16 @@ ENGINE = Engine(
     read=read,
     facts=facts,
     loading=loading,
+    unloaded=unloaded,
     each_look=("/props",),
     once=("/props", "/v1/models"),
     canary=CanaryPlan(
-        path="/completion", body=lambda model: {"prompt": [1], "n_predict": 1, "cache_prompt": False, "stream": False}
+        path="/completion",
+        body=lambda model: {"model": model, "prompt": [1], "n_predict": 1, "cache_prompt": False, "stream": False},
     ),
     mend={
         0: "no llamacpp: series: start llama-server with --metrics",
-        400: "a llama.cpp router needs the model's name: give metrics_path: /metrics?model=NAME",
+        400: "a llama.cpp router needs the model's name: give metrics_path: /metrics?model=NAME&autoload=false",
         401: "llama-server guards /metrics with its API key: give bearer_token_file",
         501: "start llama-server with --metrics",
     },

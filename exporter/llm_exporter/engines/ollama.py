@@ -16,7 +16,7 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
     if not isinstance(models, list):
         return Reading(detail=f"{look.metrics.status} on /api/ps: no Ollama?")
     if not models:
-        return Reading(lanes=(LaneEvidence("0", {"none": 0.0}, 0.0, 0.0, asleep="no model is loaded"),))
+        return Reading(lanes=(LaneEvidence("0", {}, 0.0, 0.0, asleep="no model is loaded"),))
     names = ", ".join(str(model.get("name", "?")) for model in models if isinstance(model, dict))
     return Reading(
         detail=f"Ollama has no metrics: {names} loaded, but nothing shows whether it works; canary.without_metrics asks"

@@ -42,6 +42,7 @@ ENGINE = Engine(
     recognises=lambda samples: False,
     read=read,
     facts=facts,
+    health_is_work=True,
     metrics_path=None,
     each_look=("/v1/models",),
     once=(),

@@ -116,6 +116,7 @@ ENGINE = Engine(
     recognises=recognises,
     read=read,
     facts=facts,
+    health_is_work=True,
     health_until_served=True,
     once=("/v1/models", "/server_info"),
     canary=CanaryPlan(

@@ -67,6 +67,7 @@ ENGINE = Engine(
     recognises=recognises,
     read=read,
     facts=facts,
+    health_is_work=True,
     once=("/info",),
     canary=CanaryPlan(
         path="/embed",

@@ -72,6 +72,7 @@ ENGINE = Engine(
     recognises=recognises,
     read=read,
     facts=facts,
+    health_is_work=True,
     once=("/info", "/v1/models"),
     canary=CanaryPlan(
         path="/generate",

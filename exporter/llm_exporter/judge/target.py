@@ -185,6 +185,8 @@ def _held_by_lane(seen: Observation, before: Mapping[str, float]) -> Mapping[str
 
 
 def _gone(lane: LaneHistory, evidence: LaneEvidence) -> tuple[str, ...]:
+    if evidence.asleep:
+        return ()  # an unloaded model has no series
     return tuple(name for name in lane.last.progress if name not in evidence.progress)
 
 
