@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -65,7 +66,8 @@ async def _run(settings: Diagnostics, box: Container) -> str:
     finally:
         if process.returncode is None:
             # The whole session: a dumper's child would hold the pipe open.
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     return out[-LOG_BYTES:].decode("utf-8", "replace")
 
