@@ -524,17 +524,22 @@ async def test_old_deliveries_are_not_replayed(make: Make) -> None:
 async def test_an_attempt_in_flight_at_a_crash_is_taken_up_at_its_phase(make: Make) -> None:
     world = make()
     world.engines["a"].sick_since = world.clock.now - 400
-    world.engines["a"].loads_for = 900.0
     assert world.remediator is not None
-    world.clock.advance(30)
+    waits = asyncio.Event()
+
+    async def for_ever(seconds: float) -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    passes, world.clock.sleep = world.clock.sleep, for_ever  # type: ignore[method-assign]
     await world.remediator.worker.tick()
-    for _ in range(200):
-        if world.remediator.targets()[0].phase == "verifying":
-            break
-        await asyncio.sleep(0.01)
+    await waits.wait()
     (view, _) = world.remediator.targets()
     assert (view.phase, view.in_progress, view.next_gate) == ("verifying", True, "in_flight")
+    shown = await world.remediator.explain("a")
+    assert {g.name: g.passed for g in shown.gates}["in_flight"] is False
     await world.crash()
+    world.clock.sleep = passes  # type: ignore[method-assign]
     world.open()
     await world.looks(60)
     assert await world.results() == ["verified"]
