@@ -1,0 +1,87 @@
+"""Reads the limits of a remediator.yml: rules of targets, of the fleet, of diagnostics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from llm_common.config import Reader, format_duration
+from llm_remediator.model import Budget, FleetRules, Rules
+from llm_remediator.settings import Diagnostics
+
+STATES = (
+    "starting", "idle", "busy", "stalled", "stuck", "starved", "sleeping",
+    "failed", "unreachable", "down", "unknown",
+)  # fmt: skip
+RESTARTABLE = ("stuck", "starved", "failed", "down")
+
+
+def read_rules(reader: Reader, base: Rules) -> Rules:
+    """The rules of `defaults` or of a target, over a base."""
+    restart_on = reader.strings("restart_on", sorted(base.restart_on))
+    for state in restart_on:
+        if state not in RESTARTABLE:
+            known = "is no reason for a restart" if state in STATES else "is not a state"
+            reader.problem("restart_on", f"{state} {known}; choose from {', '.join(RESTARTABLE)}")
+    if not restart_on:
+        reader.problem("restart_on", "is empty: nothing would ever be restarted; leave the target out instead")
+    rules = Rules(
+        restart_on=frozenset(restart_on),
+        cooldown=reader.duration("cooldown", base.cooldown, low=1.0),
+        cooldown_max=reader.duration("cooldown_max", base.cooldown_max, low=1.0),
+        budget=_budget(reader.mapping("budget"), base.budget),
+        startup_grace=reader.duration("startup_grace", base.startup_grace),
+        stop_timeout=reader.duration("stop_timeout", base.stop_timeout, low=1.0),
+        verify_within=reader.duration("verify_within", base.verify_within, low=1.0),
+        min_healthy=reader.duration("min_healthy", base.min_healthy),
+        rearm_after=reader.duration("rearm_after", base.rearm_after),
+    )
+    if rules.cooldown_max < rules.cooldown:
+        if reader.has("cooldown_max"):
+            reader.problem("cooldown_max", f"is below cooldown ({format_duration(rules.cooldown)})")
+        rules = replace(rules, cooldown_max=rules.cooldown)
+    if rules.stop_timeout > 3600:
+        reader.problem("stop_timeout", "is over an hour; a stuck engine never ends sooner than this")
+    return rules
+
+
+def _budget(reader: Reader, base: Budget) -> Budget:
+    budget = Budget(reader.integer("restarts", base.restarts, low=1), reader.duration("per", base.per, low=1.0))
+    reader.done()
+    return budget
+
+
+def read_fleet(reader: Reader) -> FleetRules:
+    """`fleet`."""
+    base = FleetRules()
+    rules = FleetRules(
+        max_concurrent=reader.integer("max_concurrent", base.max_concurrent, low=1),
+        max_unhealthy=_share(reader, "max_unhealthy", base.max_unhealthy),
+        budget=_budget(reader.mapping("budget"), base.budget),
+        storm_cooldown=reader.duration("storm_cooldown", base.storm_cooldown),
+    )
+    reader.done()
+    return rules
+
+
+def _share(reader: Reader, key: str, default: float) -> float:
+    if not reader.has(key):
+        return default
+    raw = str(reader.raw(key)).strip()
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", raw)
+    if match is None or not 0 < float(match[1]) <= 100:
+        reader.problem(key, f"{raw!r} is not a share such as 20%")
+        return default
+    return float(match[1]) / 100
+
+
+def read_diagnostics(reader: Reader) -> Diagnostics:
+    """`diagnostics`."""
+    base = Diagnostics()
+    result = Diagnostics(
+        timeout=reader.duration("timeout", base.timeout, low=0.1),
+        log_lines=reader.integer("log_lines", base.log_lines, low=0, high=10000),
+        command=tuple(reader.strings("command", [])),
+    )
+    reader.done()
+    return result

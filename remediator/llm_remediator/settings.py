@@ -1,0 +1,78 @@
+"""What a checked remediator.yml says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from llm_remediator.model import FleetRules, Mode, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An HTTP service that we ask, and how to show who we are. Secrets are paths, read when used."""
+
+    url: str
+    bearer_token_file: str | None = None
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DockerHost:
+    """One Docker Engine: `unix:///var/run/docker.sock` or `tcp://host:2376` with client certificates."""
+
+    name: str
+    url: str
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FixedCommand:
+    """An argv list from this file alone; no shell, nothing from an alert in it."""
+
+    name: str
+    argv: tuple[str, ...]
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """What is captured before acting, and how long that may take."""
+
+    timeout: float = 20.0
+    log_lines: int = 200
+    command: tuple[str, ...] = ()
+    """An own stack dumper, e.g. `[py-spy, dump, --pid, "{pid}"]`; `{pid}` and `{id}` come from inspect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A checked remediator.yml."""
+
+    mode: Mode
+    trigger: str
+    """alertmanager, or exporter: its states are polled, and no silence is honoured."""
+    exporter: Endpoint
+    alertmanagers: tuple[Endpoint, ...]
+    journal: str
+    targets: tuple[Target, ...]
+    docker_hosts: tuple[DockerHost, ...]
+    commands: tuple[FixedCommand, ...] = ()
+    notify: tuple[Endpoint, ...] = ()
+    grafana: Endpoint | None = None
+    fleet: FleetRules = field(default_factory=FleetRules)
+    diagnostics: Diagnostics = Diagnostics()
+    pause_file: str | None = None
+    audit_log: str | None = None
+    interval: float = 30.0
+    alert_ttl: float = 300.0
+    keep: float = 90 * 86400.0
+
+    def target(self, name: str) -> Target | None:
+        """The target of that name."""
+        return next((t for t in self.targets if t.name == name), None)
