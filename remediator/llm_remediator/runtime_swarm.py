@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from llm_remediator.docker_api import DockerApi
+from llm_remediator.docker_calls import KILL_WAIT, START_MARGIN, Looked, ping, read, said
 from llm_remediator.docker_facts import unix_time
+from llm_remediator.docker_log import plain_log
 from llm_remediator.ports import (
     Container,
     Event,
@@ -26,7 +28,6 @@ from llm_remediator.ports import (
     Status,
     failed,
 )
-from llm_remediator.runtime_docker import KILL_WAIT, START_MARGIN, Looked, ping, plain_log, read, said
 
 _SERVICE_ID = re.compile(r"[0-9a-z]{25}")
 _UNFINISHED = frozenset({"updating", "rollback_started", "rollback_paused", "paused"})

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -21,7 +21,8 @@ from llm_common.config import format_duration, parse_duration
 from llm_remediator import page, webhook
 from llm_remediator.metrics import WebhookCounts, registry
 from llm_remediator.origin import COOKIE, FIELD, BrowserGuard
-from llm_remediator.service import NotPossibleError, Service, StoreError, UnknownTargetError
+from llm_remediator.responses import as_html, as_json, errors, refused, secure, verdict_of
+from llm_remediator.service import Service, StoreError, UnknownTargetError
 
 log = logging.getLogger("llm.remediator.web")
 BODY_TIMEOUT = 15.0
@@ -29,7 +30,6 @@ MOST_BODIES = 100
 LONGEST_PAUSE = 30 * 86400.0
 DEFAULT_PAUSE = 3600.0
 _FORM = "application/x-www-form-urlencoded"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RemediatorWeb:
@@ -45,9 +45,9 @@ class RemediatorWeb:
 
     def app(self) -> web.Application:
         """The application; `llm_common.web.serve` runs it."""
-        app = web.Application(client_max_size=webhook.BODY_LIMIT, middlewares=[_errors])
+        app = web.Application(client_max_size=webhook.BODY_LIMIT, middlewares=[errors])
         # Signals, not middlewares: they see the credentials check's 401 too.
-        app.on_response_prepare.append(_secure)
+        app.on_response_prepare.append(secure)
         app.on_response_prepare.append(self._count)
         app.add_routes(
             [
@@ -83,22 +83,22 @@ class RemediatorWeb:
     async def alerts(self, request: web.Request) -> web.Response:
         """202 only after the alerts are stored; 503 if they cannot be: nothing else makes it try again."""
         if self._bodies >= MOST_BODIES:
-            return _error(503, f"{MOST_BODIES} webhooks are being read already")
+            return refused(503, f"{MOST_BODIES} webhooks are being read already")
         self._bodies += 1
         try:
             async with asyncio.timeout(BODY_TIMEOUT):
                 body = await request.read()
         except TimeoutError:
-            return _error(408, f"the body did not arrive within {BODY_TIMEOUT:g} s")
+            return refused(408, f"the body did not arrive within {BODY_TIMEOUT:g} s")
         except web.HTTPRequestEntityTooLarge:
-            return _error(413, f"the body is over {webhook.BODY_LIMIT} bytes; set max_alerts: 50")
+            return refused(413, f"the body is over {webhook.BODY_LIMIT} bytes; set max_alerts: 50")
         finally:
             self._bodies -= 1
         try:
             delivery = webhook.parse(body, request.remote or "")
         except webhook.BadBodyError as exc:
             log.warning("a webhook was refused: %s", exc, extra={"sender": request.remote})
-            return _error(400, str(exc))
+            return refused(400, str(exc))
         if delivery.truncated:
             self._counts.truncated += delivery.truncated
             log.warning(
@@ -110,8 +110,8 @@ class RemediatorWeb:
             await self._service.accept(delivery)
         except StoreError as exc:
             log.error("a webhook could not be stored: %s", exc)  # noqa: TRY400 - the sentence says it all
-            return _error(503, f"cannot store: {exc}")
-        return _json({"accepted": len(delivery.alerts), "truncated": delivery.truncated}, 202)
+            return refused(503, f"cannot store: {exc}")
+        return as_json({"accepted": len(delivery.alerts), "truncated": delivery.truncated}, 202)
 
     # --- reading
 
@@ -123,29 +123,29 @@ class RemediatorWeb:
         except ValueError:
             since, limit = 0.0, 0
         if not 1 <= limit <= 1000 or not math.isfinite(since):
-            return _error(400, "since is a Unix time, limit a number from 1 to 1000")
+            return refused(400, "since is a Unix time, limit a number from 1 to 1000")
         found = await self._service.decisions(target=query.get("target"), since=since or None, limit=limit)
-        return _json({"decisions": [dataclasses.asdict(d) for d in found]})
+        return as_json({"decisions": [dataclasses.asdict(d) for d in found]})
 
     async def overview(self, request: web.Request) -> web.Response:
         """The remediator itself."""
-        return _json(dataclasses.asdict(self._service.overview()))
+        return as_json(dataclasses.asdict(self._service.overview()))
 
     async def targets(self, request: web.Request) -> web.Response:
         """All targets."""
-        return _json({"targets": [dataclasses.asdict(t) for t in self._service.targets()]})
+        return as_json({"targets": [dataclasses.asdict(t) for t in self._service.targets()]})
 
     async def target(self, request: web.Request) -> web.Response:
         """One target."""
         name = request.match_info["name"]
         for view in self._service.targets():
             if view.name == name:
-                return _json(dataclasses.asdict(view))
+                return as_json(dataclasses.asdict(view))
         raise UnknownTargetError(name)
 
     async def explain(self, request: web.Request) -> web.Response:
         """What would happen if the alert fired now."""
-        return _json(dataclasses.asdict(await self._service.explain(request.match_info["name"])))
+        return as_json(dataclasses.asdict(await self._service.explain(request.match_info["name"])))
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Prometheus' or OpenMetrics' format, as asked for."""
@@ -158,11 +158,11 @@ class RemediatorWeb:
 
     async def healthy(self, request: web.Request) -> web.Response:
         """503: this process must be restarted."""
-        return _verdict(self._service.healthy())
+        return verdict_of(self._service.healthy())
 
     async def ready(self, request: web.Request) -> web.Response:
         """503: it cannot decide now."""
-        return _verdict(self._service.ready())
+        return verdict_of(self._service.ready())
 
     # --- changing
 
@@ -173,9 +173,9 @@ class RemediatorWeb:
         try:
             seconds = parse_duration(asked.get("for") or format_duration(DEFAULT_PAUSE))
         except ValueError as exc:
-            return _error(400, f"for: {exc}")
+            return refused(400, f"for: {exc}")
         if not 0 < seconds <= LONGEST_PAUSE:
-            return _error(400, f"for: every pause ends; from 1s to {format_duration(LONGEST_PAUSE)}")
+            return refused(400, f"for: every pause ends; from 1s to {format_duration(LONGEST_PAUSE)}")
         until = await self._service.pause(
             name, seconds=seconds, reason=asked.get("reason", "")[:500], by=_who(request, asked)
         )
@@ -198,7 +198,7 @@ class RemediatorWeb:
     async def drill(self, request: web.Request) -> web.Response:
         """The whole path without the restart call."""
         await self._asked(request)
-        return _json(dataclasses.asdict(await self._service.drill(request.match_info["name"])))
+        return as_json(dataclasses.asdict(await self._service.drill(request.match_info["name"])))
 
     async def _asked(self, request: web.Request) -> Mapping[str, str]:
         """The fields of a form or JSON body, after the check that the request is not another site's doing."""
@@ -223,14 +223,14 @@ class RemediatorWeb:
     def _answer(self, request: web.Request, body: Mapping[str, Any]) -> web.Response:
         if request.content_type == _FORM:
             return web.Response(status=303, headers={"Location": "/"})
-        return _json(body)
+        return as_json(body)
 
     # --- the page
 
     async def front(self, request: web.Request) -> web.Response:
         """All targets and the last decisions."""
         decisions = await self._service.decisions(limit=30)
-        return _html(page.front(self._service.overview(), self._service.targets(), decisions))
+        return as_html(page.front(self._service.overview(), self._service.targets(), decisions))
 
     async def target_page(self, request: web.Request) -> web.Response:
         """One target, gate by gate, with its decisions and their evidence."""
@@ -240,7 +240,7 @@ class RemediatorWeb:
         if view is None:
             raise UnknownTargetError(name)
         decisions = await self._service.decisions(target=name, limit=50)
-        return _html(page.target(self._service.overview(), view, explanation, decisions))
+        return as_html(page.target(self._service.overview(), view, explanation, decisions))
 
     async def confirm(self, request: web.Request) -> web.Response:
         """A form that says what the button will do; it works without scripts."""
@@ -248,71 +248,13 @@ class RemediatorWeb:
         if name is not None and all(t.name != name for t in self._service.targets()):
             raise UnknownTargetError(name)
         if name is None and action == "rearm":
-            return _error(400, "re-arm one target at a time")
+            return refused(400, "re-arm one target at a time")
         session = request.cookies.get(COOKIE) or self._guard.new_session()
-        response = _html(page.confirm(action, name, self._guard.token(session)))
+        response = as_html(page.confirm(action, name, self._guard.token(session)))
         response.set_cookie(COOKIE, session, httponly=True, samesite="Strict", secure=request.secure, path="/")
         return response
-
-
-@web.middleware
-async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every refusal as JSON with a sentence; aiohttp logs what nobody foresaw and answers 500."""
-    try:
-        return await handler(request)
-    except UnknownTargetError as exc:
-        return _error(404, f"no target {str(exc)[:200]!r} in remediator.yml")
-    except NotPossibleError as exc:
-        return _error(409, str(exc))
-    except StoreError as exc:
-        return _error(503, f"cannot store: {exc}")
-    except web.HTTPException as exc:
-        return _error(exc.status, exc.text or exc.reason, exc.headers)
-
-
-async def _secure(request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.setdefault("Cache-Control", "no-store")
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Referrer-Policy"] = "same-origin"
-    response.headers["X-Frame-Options"] = "DENY"
-    response.headers["Content-Security-Policy"] = (
-        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    )
 
 
 def _who(request: web.Request, asked: Mapping[str, str]) -> str:
     said = asked.get("by", "").strip()[:100]
     return f"{said} from {request.remote}" if said else f"{request.remote}"
-
-
-def _json(body: Any, status: int = 200) -> web.Response:
-    text = json.dumps(_finite(body), default=str, ensure_ascii=False)
-    return web.Response(status=status, text=text + "\n", content_type="application/json")
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value
-
-
-def _error(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    response = _json({"error": text}, status)
-    for key in ("Allow", "WWW-Authenticate"):
-        if headers and key in headers:
-            response.headers[key] = headers[key]
-    return response
-
-
-def _html(text: str) -> web.Response:
-    return web.Response(text=text, content_type="text/html")
-
-
-def _verdict(verdict: tuple[bool, str]) -> web.Response:
-    fine, text = verdict
-    return _json({"ok": fine, "text": text}, 200 if fine else 503)

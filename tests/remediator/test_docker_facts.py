@@ -17,8 +17,8 @@ from llm_remediator.docker_facts import (
     unix_time,
     version_warnings,
 )
+from llm_remediator.docker_log import plain_log
 from llm_remediator.ports import Match, Selector, the_one
-from llm_remediator.runtime_docker import plain_log
 
 ID = "ab" * 32
 
