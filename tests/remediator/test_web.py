@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 import re
@@ -66,6 +67,13 @@ async def test_a_body_over_4_mib_is_413(http: Client, service: FakeService) -> N
     just_below = json.dumps(body()).encode()
     answer = await http.post("/api/v1/alerts", data=io.BytesIO(just_below + b" " * (4 * 1024 * 1024 - len(just_below))))
     assert answer.status == 202
+
+
+async def test_a_compressed_bomb_is_413_too(http: Client, service: FakeService) -> None:
+    bomb = gzip.compress(b" " * (64 * 1024 * 1024))
+    answer = await http.post("/api/v1/alerts", data=bomb, headers={"Content-Encoding": "gzip"})
+    assert answer.status == 413
+    assert not service.deliveries
 
 
 async def test_a_slow_sender_is_cut_off(http: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
