@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
-from llm_common.config import parse_duration
 from llm_remediator import journal_attempts, journal_targets
 from llm_remediator.clockwatch import ClockWatch
 from llm_remediator.config import Config
+from llm_remediator.evidence import evidence
+from llm_remediator.gathering import ask_witnesses, read_pause_file, resolve, sample_processes
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.model import (
     Alert,
@@ -28,26 +26,16 @@ from llm_remediator.model import (
     ProofFacts,
     Snapshot,
     Target,
-    Witness,
 )
 from llm_remediator.policy import decide
-from llm_remediator.policy.proof import SAMPLES
 from llm_remediator.ports import (
-    ActiveAlert,
     AlertmanagerClient,
     Clock,
     ContainerRuntime,
     ExporterClient,
-    Outcome,
-    Process,
-    Status,
     TargetReport,
-    the_one,
 )
 from llm_remediator.service import StoreError
-
-SAMPLE_PAUSE = 5.0
-PAUSE_FILE_LASTS = 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,63 +118,21 @@ class Examiner:
         proof, witnesses = snapshot.proof, snapshot.witnesses
         members = snapshot.members
         if fact is Fact.PROCESSES:
-            processes, fault = await self._processes(snapshot)
+            runtime = self._outside.runtime(target)
+            processes, fault = await sample_processes(runtime, self._outside.clock, snapshot.containers)
         elif fact is Fact.PROOF:
-            before = tuple(c.incarnation for c in (await self._again(snapshot)))
+            before = tuple(m.container.incarnation for m in await self.members(target) if m.container is not None)
             proof = ProofFacts(await self._outside.exporter.proof(target.name), before)
             members = await self.members(target)
         else:
-            witnesses = await self.witnesses(target)
+            witnesses = await ask_witnesses(self._outside.alertmanagers, target.name)
         reports = await self.reports()
         fresh = await self.assemble(target, snapshot.alert, reports, members, ignoring)
         return replace(fresh, processes=processes, processes_fault=fault, proof=proof, witnesses=witnesses)
 
     async def members(self, target: Target) -> tuple[Member, ...]:
         """Resolve every selector to exactly one container, by the configuration alone."""
-        runtime = self._outside.runtime(target)
-        members = []
-        for selector in target.selectors:
-            found = await runtime.find(selector)
-            if not found.ok:
-                members.append(Member(selector, None, f"{runtime.host}: {found.detail or found.status}", "unreachable"))
-                continue
-            matches = found.get()
-            match, why = the_one(matches, selector)
-            if match is None:
-                members.append(Member(selector, None, why, "ambiguous" if matches else "no_match"))
-                continue
-            box = await runtime.inspect(match.id)
-            gone = "no_match" if box.status is Status.NOT_FOUND else "unreachable"
-            fault = "" if box.ok else f"{match.name}: {box.detail or box.status}"
-            members.append(Member(selector, box.value if box.ok else None, fault, "" if box.ok else gone))
-        return tuple(members)
-
-    async def witnesses(self, target: Target) -> tuple[Witness, ...]:
-        """What every Alertmanager says about the target now."""
-        answers = await asyncio.gather(*(am.alerts() for am in self._outside.alertmanagers))
-        return tuple(
-            witness(target.name, am.url, answer) for am, answer in zip(self._outside.alertmanagers, answers, strict=True)
-        )
-
-    async def _again(self, snapshot: Snapshot) -> list[Any]:
-        return [m.container for m in await self.members(snapshot.target) if m.container is not None]
-
-    async def _processes(self, snapshot: Snapshot) -> tuple[tuple[tuple[Process, ...], ...], str]:
-        runtime = self._outside.runtime(snapshot.target)
-        samples: list[tuple[Process, ...]] = []
-        while len(samples) < SAMPLES:
-            if samples:
-                await self._outside.clock.sleep(SAMPLE_PAUSE)
-            sample: list[Process] = []
-            for box in snapshot.containers:
-                listed = await runtime.top(box.id)
-                if not listed.ok:
-                    return tuple(samples), listed.detail or str(listed.status)
-                sample.extend(listed.get())
-            samples.append(tuple(sample))
-            if not any(p.stat[:1] in ("D", "Z") for p in sample):
-                break
-        return tuple(samples), ""
+        return await resolve(self._outside.runtime(target), target)
 
     async def assemble(
         self,
@@ -212,7 +158,9 @@ class Examiner:
             newest_seen=known.newest_seen,
             clock_jump_until=self._clock_watch.distrust_until(now, self._outside.clock.monotonic()),
             journal_fault=fault,
-            pauses=tuple(p for p in (*known.pauses, *self._pause_file(now)) if p.target in (None, target.name)),
+            pauses=tuple(
+                p for p in (*known.pauses, *read_pause_file(self._config.pause_file, now)) if p.target in (None, target.name)
+            ),
             alert=alert,
             alert_ttl=self._config.alert_ttl,
             report=report,
@@ -246,24 +194,6 @@ class Examiner:
             open_targets=frozenset(a.target for a in journal_attempts.unfinished(db) if a.id != ignoring),
         )
 
-    def _pause_file(self, now: float) -> tuple[Pause, ...]:
-        """A file whose being there pauses everything: for its first line's duration (default 4h) from its mtime."""
-        if self._config.pause_file is None:
-            return ()
-        path = Path(self._config.pause_file)
-        try:
-            changed = path.stat().st_mtime
-            first = (path.read_text(encoding="utf-8", errors="replace").splitlines() or [""])[0].strip()
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            return (Pause(None, now + 60.0, f"{path} cannot be read: {error.strerror}", "pause file"),)
-        try:
-            lasts = parse_duration(first) if first else PAUSE_FILE_LASTS
-        except ValueError:
-            lasts = PAUSE_FILE_LASTS
-        return (Pause(None, changed + lasts, f"{path} is there", "pause file"),)
-
 
 def fleet_members(config: Config, reports: Reports, in_flight: frozenset[str]) -> tuple[FleetMember, ...]:
     """All configured targets as the breaker sees them; without a verdict a target is `unknown`."""
@@ -273,47 +203,3 @@ def fleet_members(config: Config, reports: Reports, in_flight: frozenset[str]) -
         state, since = (report.state, report.since) if report is not None else ("unknown", None)
         members.append(FleetMember(target.name, state, since, target.name in in_flight))
     return tuple(members)
-
-
-def witness(target: str, url: str, answer: Outcome[tuple[ActiveAlert, ...]]) -> Witness:
-    """One Alertmanager's word on one target."""
-    if not answer.ok:
-        return Witness(url, reachable=False, detail=answer.detail or str(answer.status))
-    alerts = [a for a in answer.get() if a.target == target]
-    suppressed = [s for a in alerts for s in (*a.silenced_by, *a.inhibited_by)]
-    suppressed += [f"state {a.state}" for a in alerts if a.state == "suppressed" and not suppressed]
-    return Witness(url, True, firing=sum(a.firing for a in alerts), suppressed_by=tuple(dict.fromkeys(suppressed)))
-
-
-def evidence(snapshot: Snapshot) -> dict[str, Any]:
-    """The values a decision rested on, for the audit."""
-    found: dict[str, Any] = {"mode": snapshot.mode.value}
-    if snapshot.report is not None:
-        found |= {"state": snapshot.report.state, "sentence": snapshot.report.sentence, "held": snapshot.report.held}
-    if snapshot.members:
-        found["containers"] = [
-            {"id": c.id, "name": c.name, "state": c.state, "started_at": c.started_at} for c in snapshot.containers
-        ]
-    if snapshot.alert is not None:
-        found["alert"] = {
-            "name": snapshot.alert.name,
-            "source": snapshot.alert.source,
-            "fingerprint": snapshot.alert.fingerprint,
-            "seen_at": snapshot.alert.seen_at,
-        }
-    if snapshot.proof is not None and snapshot.proof.outcome.ok:
-        proof = snapshot.proof.outcome.get()
-        found["proof"] = {
-            "state": proof.state,
-            "sentence": proof.sentence,
-            "lane": proof.lane,
-            "held": proof.held,
-            "flat_since": proof.flat_since,
-            "observed_at": proof.observed_at,
-            "bound_seconds": proof.bound_seconds,
-            "hardware": proof.hardware,
-            "evidence": [dict(e) for e in proof.evidence][:50],
-        }
-    if snapshot.witnesses is not None:
-        found["alertmanagers"] = {w.url: "firing" if w.firing else w.detail or "not firing" for w in snapshot.witnesses}
-    return found

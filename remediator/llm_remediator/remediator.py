@@ -12,7 +12,8 @@ from llm_remediator import journal_audit, journal_targets
 from llm_remediator.config import Config
 from llm_remediator.courier import Courier
 from llm_remediator.diagnose import capture
-from llm_remediator.examine import Outside, evidence
+from llm_remediator.evidence import evidence
+from llm_remediator.examine import Outside
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.model import Decision, Fact, Pause, Result, Snapshot, Target
 from llm_remediator.policy import decide, explain

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 from llm_common.guard import Guard
@@ -21,20 +19,19 @@ from llm_remediator.asking import Asking
 from llm_remediator.audit import AuditLog
 from llm_remediator.closing import Tally, latch_by_decision, settle_successes, simulate, stand_down
 from llm_remediator.config import Config
-from llm_remediator.examine import Examiner, Outside, Reports, evidence, fleet_members
+from llm_remediator.evidence import evidence
+from llm_remediator.examine import Examiner, Outside, Reports, fleet_members
 from llm_remediator.hindsight import look_back
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Alert, Attempt, Decision, FleetFacts, ForeignStart, Mode, Snapshot, Target, Verb
+from llm_remediator.model import Alert, Attempt, Decision, FleetFacts, Mode, Snapshot, Target, Verb
 from llm_remediator.policy import breaker, decide, explain
-from llm_remediator.ports import Container
 from llm_remediator.remedy import Remedy
 from llm_remediator.service import StoreError
-from llm_remediator.starts import is_ours, starts_from_events
+from llm_remediator.startwatch import StartWatch
 
 T = TypeVar("T")
 log = logging.getLogger("llm.remediator.worker")
 PRUNE_EVERY = 3600.0
-_STATES_KEPT = 100
 
 
 class Worker:
@@ -68,7 +65,7 @@ class Worker:
         self._told = told
         self._wake = asyncio.Event()
         self._costly = asyncio.Lock()
-        self._states: dict[str, deque[tuple[float, str]]] = {}
+        self._starts = StartWatch(outside, journal)
         self._pruned_at: float | None = None
         self._recovered = False
 
@@ -96,7 +93,7 @@ class Worker:
         pings = await asyncio.gather(*(runtime.ping() for runtime in self._outside.runtimes.values()))
         self.runtime_warnings = tuple(w for ping in pings if ping.ok for w in ping.get().warnings)
         self.reports = await self.examiner.reports()
-        self._note_states(self.reports)
+        self._starts.see(self.reports)
         await self._note_breaker()
         alerts = await self.asking.read(self.reports)
         await asyncio.gather(*(self._look(target, alerts.get(target.name)) for target in self._config.targets))
@@ -142,7 +139,7 @@ class Worker:
             self.snapshots[target.name] = await self.examiner.assemble(target, alert, self.reports, members)
         else:
             members = await self.examiner.members(target)
-            await self._note_starts(target, [m.container for m in members if m.container is not None])
+            await self._starts.note(target, [m.container for m in members if m.container is not None])
             self.snapshots[target.name] = await self.examiner.assemble(target, alert, self.reports, members)
             await self._look_back(target, self.snapshots[target.name])
         if alert is None:
@@ -227,49 +224,12 @@ class Worker:
 
     # --- what is noticed in passing
 
-    def _note_states(self, reports: Reports) -> None:
-        for report in reports.by_name.values():
-            states = self._states.setdefault(report.name, deque(maxlen=_STATES_KEPT))
-            since = report.since if report.since is not None else self._outside.clock.wall()
-            if not states or states[-1][1] != report.state:
-                states.append((since, report.state))
-
     async def _note_breaker(self) -> None:
         members = fleet_members(self._config, self.reports, frozenset(self.in_flight))
         self.breaker_reason = breaker(FleetFacts(members), self._config.fleet)
         if self.breaker_reason:
             now = self._outside.clock.wall()
             await self._try_store(lambda db: journal_targets.remember(db, "breaker_last_open", now))
-
-    async def _note_starts(self, target: Target, boxes: list[Container]) -> None:
-        for box in boxes:
-            if box.started_at is None:
-                continue
-            known = await self._try_store(partial(journal_targets.last_start, target=target.name, container_id=box.id))
-            if known is not None and box.started_at <= known:
-                continue
-            starts = await self._whose(target, box, box.started_at, known)
-            now = self._outside.clock.wall()
-
-            def write(db: sqlite3.Connection, starts: tuple[ForeignStart, ...] = starts, now: float = now) -> None:
-                for start in starts:
-                    journal_targets.seen_start(db, target.name, start, at=now)
-
-            await self._try_store(write)
-
-    async def _whose(
-        self, target: Target, box: Container, started_at: float, known: float | None
-    ) -> tuple[ForeignStart, ...]:
-        attempts = await self._try_store(lambda db: journal_attempts.attempts(db, target=target.name, simulated=False))
-        if attempts is not None and is_ours(attempts, box.id, started_at):
-            return (ForeignStart(box.id, started_at, "ours"),)
-        if known is None:
-            return (ForeignStart(box.id, started_at, "policy" if box.restart_count else "deployment"),)
-        events = await self._outside.runtime(target).events(box.id, since=known, until=started_at + 5.0)
-        states = tuple(self._states.get(target.name, ()))
-        found = starts_from_events(box.id, events.value or (), known=known, newest=started_at, states=states)
-        # Ours may lie between: somebody restarted it again while we still watched our own restart.
-        return tuple(replace(s, cause="ours") if is_ours(attempts or (), box.id, s.started_at) else s for s in found)
 
     async def _look_back(self, target: Target, snapshot: Snapshot) -> None:
         now = snapshot.now
