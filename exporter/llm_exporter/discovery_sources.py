@@ -9,13 +9,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import docker
-from docker.errors import DockerException
+import aiohttp
 
 from llm_common.config import Reader, load_yaml
 from llm_common.errors import ConfigError
+from llm_exporter.bodies import BodyError, read_bounded
 from llm_exporter.config import NAME, DockerSd, FileSd, HttpSd, label_problems
 from llm_exporter.engines import engines
+from llm_exporter.fetch_errors import classify
 from llm_exporter.scrape import Access, Scraper
 from llm_exporter.target_config import Patience, Target
 from llm_exporter.urls import base_url, default_name
@@ -105,12 +106,8 @@ def _engine(kind: str) -> str:
 
 async def read_docker(source: DockerSd, defaults: Patience) -> Sequence[Target]:
     """Running containers with the label ``stuckproof.target``: its value is the name, ``stuckproof.port`` the port."""
-    try:
-        containers = await asyncio.to_thread(_containers, source.host)
-    except (DockerException, OSError) as error:
-        raise SourceError(f"Docker at {source.host}: {error}") from error
     found = []
-    for container in containers:
+    for container in await _containers(source.host):
         try:
             found.append(_of_container(container, source, defaults))
         except SourceError as error:
@@ -119,13 +116,23 @@ async def read_docker(source: DockerSd, defaults: Patience) -> Sequence[Target]:
     return found
 
 
-def _containers(host: str) -> list[Mapping[str, Any]]:
-    client = docker.DockerClient(base_url=host, version="auto", timeout=DOCKER_TIMEOUT)
+async def _containers(host: str) -> list[Mapping[str, Any]]:
+    """Docker's own list: addresses and labels in one answer, so that it cannot race with a container that vanishes."""
+    unix = host.startswith("unix://")
+    connector = aiohttp.UnixConnector(host.removeprefix("unix://")) if unix else aiohttp.TCPConnector()
+    base = "http://docker" if unix else host.replace("tcp://", "http://", 1)
+    wanted = json.dumps({"label": [LABEL], "status": ["running"]})
     try:
-        # The low-level list has addresses and labels in one call, and cannot race with a container that vanishes.
-        return list(client.api.containers(filters={"label": LABEL, "status": "running"}))
-    finally:
-        client.close()
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(DOCKER_TIMEOUT)) as session,
+            session.get(f"{base}/containers/json", params={"filters": wanted}, allow_redirects=False) as response,
+        ):
+            answer = json.loads(await read_bounded(response.content.iter_any(), ""))
+            if response.status != 200 or not isinstance(answer, list):
+                raise SourceError(f"Docker at {host}: HTTP {response.status}: {str(answer)[:200]}")
+            return answer
+    except (TimeoutError, OSError, aiohttp.ClientError, BodyError, ValueError) as error:
+        raise SourceError(f"Docker at {host}: {classify(error)[1]}") from error
 
 
 def _of_container(container: Mapping[str, Any], source: DockerSd, defaults: Patience) -> Target:

@@ -44,8 +44,10 @@ class Fleet:
     async def set_targets(self, targets: Iterable[Target]) -> None:
         """Watch exactly these targets from now on."""
         wanted = {target.name: target for target in targets}
-        for name in [name for name, monitor in self._monitors.items() if not _same(monitor, wanted.get(name))]:
-            await self._drop(name)
+        gone = [name for name, monitor in self._monitors.items() if not _same(monitor, wanted.get(name))]
+        await self._drop(gone)
+        for name in gone:
+            _log.info("the target, as it was, is not watched any more", extra={"target": name})
         for name, target in wanted.items():
             monitor = self._monitors.get(name)
             if monitor is None:
@@ -63,14 +65,17 @@ class Fleet:
         self._lines[target.name] = render_stale(monitor.snapshot)
         self._tasks[target.name] = self._guard.spawn(f"monitor:{target.name}", monitor.run)
 
-    async def _drop(self, name: str) -> None:
-        monitor, task = self._monitors.pop(name), self._tasks.pop(name)
-        del self._lines[name]
-        self._late_of_gone += monitor.late
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await monitor.stop()
-        _log.info("target is not watched any more", extra={"target": name})
+    async def _drop(self, names: Sequence[str]) -> None:
+        monitors, tasks = [], []
+        for name in names:
+            monitors.append(self._monitors.pop(name))
+            tasks.append(self._tasks.pop(name))
+            del self._lines[name]
+        self._late_of_gone += sum(monitor.late for monitor in monitors)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(monitor.stop() for monitor in monitors))
 
     def _take(self, snapshot: Snapshot) -> None:
         if snapshot.name in self._monitors:
@@ -121,8 +126,7 @@ class Fleet:
 
     async def stop(self) -> None:
         """Stop watching."""
-        for name in list(self._monitors):
-            await self._drop(name)
+        await self._drop(list(self._monitors))
 
 
 def _same(monitor: Monitor, target: Target | None) -> bool:

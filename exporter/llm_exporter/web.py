@@ -98,16 +98,18 @@ class Web:
         squeeze = zlib.compressobj(level=1, wbits=31) if gzip else None
         if gzip:
             response.headers["Content-Encoding"] = "gzip"
-        await response.prepare(request)
-        async for piece in collector.render(self._fleet.lines(), self._own(), kind):
-            data = piece.encode()
+        try:
+            await response.prepare(request)
+            async for piece in collector.render(self._fleet.lines(), self._own(), kind):
+                data = piece.encode() if squeeze is None else squeeze.compress(piece.encode())
+                if data:
+                    await response.write(data)
             if squeeze is not None:
-                data = squeeze.compress(data)
-            if data:
-                await response.write(data)
-        if squeeze is not None:
-            await response.write(squeeze.flush())
-        await response.write_eof()
+                await response.write(squeeze.flush())
+            await response.write_eof()
+        except ConnectionResetError:
+            # The scraper gave up in the middle; it knows, and nobody else reads this answer.
+            return response
         return response
 
     def _own(self) -> list[Own]:
