@@ -505,13 +505,13 @@ REMEDIATION = [
     Scene("LLMRemediatorDown", up(REMEDIATOR, "1*5m 0*4m 1*10m") | mode("1*5m _*4m 1*10m"), why="restarted in between"),
     Scene(
         "LLMRemediationInProgress",
-        states("busy*2m stuck*2m down*2m busy*5m", **A) | remediation("in_progress", "0*4m 1*3m 0*4m", **A),
+        gauge("llm_up", "1*4m 0*2m 1*5m", **A) | remediation("in_progress", "0*4m 1*3m 0*4m", **A),
         fires=("4m", "7m"),
         silent=("3m45s", "8m15s"),
     ),
     Scene(
         "LLMRemediationInProgress",
-        states("busy*2m stuck*2m down*2m busy*5m", **A) | remediation("in_progress", "1*10m", target="b"),
+        gauge("llm_up", "1*10m", **A) | remediation("in_progress", "1*10m", target="b"),
         why="another target's",
     ),
     Scene(
