@@ -24,10 +24,10 @@ PACKAGES = [str(ROOT / name) for name in ("common", "exporter")]
 
 # Bounds of seconds instead of minutes; canaries twice as patient as the slowest answer seen on two shared cores.
 IMPATIENT: dict[str, Any] = {
-    "interval": "1s",
-    "timeout": "900ms",
-    "stalled_after": "5s",
-    "stuck_after": "15s",
+    "interval": "2s",
+    "timeout": "1800ms",
+    "stalled_after": "6s",
+    "stuck_after": "16s",
     "stuck_after_blind": "45s",
     "start_grace": "0s",
     "canary": {"confirm": True, "idle": "auto", "every": "8s", "timeout": "4s"},
@@ -203,8 +203,11 @@ class Watch:
         return [said for said in self._said if said.t >= since]
 
     def states(self, since: float = 0.0, lane: str | None = None) -> list[str]:
-        """States in order, repetitions left out; of a lane if one is named."""
-        found = [said for said in self._said if said.t >= since]
+        """States in order, repetitions left out; of a lane if one is named.
+
+        Moments in which the exporter says that the machine gave it no time to look are no verdicts, and left out.
+        """
+        found = [said for said in self._said if said.t >= since and not said.reason.startswith("not looked at")]
         names = [said.state if lane is None else said.lanes.get(lane, {}).get("state", said.state) for said in found]
         return [state for state, _ in groupby(names)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import json
 import os
 import platform
@@ -11,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engines.exporter import Watch
+from engines.exporter import IMPATIENT, Watch
 
 HEAD = """# Tested against real engines
 
@@ -19,7 +20,7 @@ Written by `make test-engines` (`scripts/engines/run.sh`) on {date}, Python {pyt
 {passed} of {total} cases as expected.
 
 Each case starts a real engine (random weights, CPU), gives it real requests, and lets the real exporter judge it with bounds
-of seconds: `interval` 1s, `stalled_after` 5s, `stuck_after` 15s, `start_grace` 0s, canaries every 8s with a `timeout` of 4s.
+of seconds: {bounds}.
 A hang is made with SIGSTOP on the engine's process (its web server goes on answering), or by freezing the decoding thread
 alone (llama-server is one process). The column "said" is every state of the case in order.
 
@@ -67,12 +68,19 @@ class Record:
         self.row = Row(engine, case, expected, " → ".join(watch.states(since, lane)), note)
 
 
+def bounds(settings: dict[str, Any]) -> str:
+    """The configuration in one line."""
+    flat = {**settings, **{f"canary.{key}": value for key, value in settings["canary"].items()}}
+    return ", ".join(f"`{key}` {value}" for key, value in flat.items() if isinstance(value, str))
+
+
 def page(rows: Sequence[Row]) -> str:
     """The whole page."""
     text = HEAD.format(
         date=", ".join(sorted({row.date for row in rows})),
         python=platform.python_version(),
         cores=os.cpu_count(),
+        bounds=bounds(IMPATIENT),
         passed=sum(row.passed for row in rows),
         total=len(rows),
     )
@@ -88,7 +96,12 @@ def page(rows: Sequence[Row]) -> str:
 def merged(kept: Path, test: str, row: Row) -> list[Row]:
     """Put the row of a test over its earlier one in the file ``kept``; returns all rows there are."""
     row.date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    rows: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    rows[test] = asdict(row)
-    kept.write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
+    with kept.open("a+", encoding="utf-8") as file:
+        # vLLM's and llama-server's tests may run at the same time.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        rows: dict[str, Any] = json.loads(file.read() or "{}")
+        rows[test] = asdict(row)
+        file.truncate(0)
+        file.write(json.dumps(rows, indent=1, ensure_ascii=False))
     return [Row(**fields) for fields in rows.values()]

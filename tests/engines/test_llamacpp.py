@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 ENGINE = "llama-server b11434"
 LONG = 12000
 KEY = "sk-real-engine"
-STALLED, STUCK, SILENT = 5.0, 15.0, 4.0
-LATE = 8.0
+STALLED, STUCK, SILENT = 6.0, 16.0, 4.0
+LATE = 12.0
 
 
 @pytest.fixture

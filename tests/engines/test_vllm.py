@@ -20,9 +20,9 @@ ENGINE = "vLLM 0.32.0 (CPU)"
 LONG = 28000
 KEY = "sk-real-engine"
 SLOTS = 4
-STALLED, STUCK, SILENT = 5.0, 15.0, 4.0
+STALLED, STUCK, SILENT = 6.0, 16.0, 4.0
 # Looks, an answer of the API and two shared cores: how much later than its bound a verdict may be.
-LATE = 8.0
+LATE = 12.0
 
 Port = Callable[[], int]
 
