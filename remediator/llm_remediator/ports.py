@@ -60,7 +60,8 @@ class Selector:
 
     `compose_project` + `compose_service` (+ `compose_number` for a scaled service), or `label`
     (`key=value`, or `key` for any value), or `container` (its exact name, never an id prefix),
-    or `service` (Swarm), or `command` (name of a fixed command).
+    or `service` (Swarm), or `command` (name of a fixed command), or `pods` (a Kubernetes label selector in `namespace`
+    that one pod has; `pod_container` names the engine's container in it, else the first).
     """
 
     compose_project: str | None = None
@@ -70,18 +71,23 @@ class Selector:
     container: str | None = None
     service: str | None = None
     command: str | None = None
+    pods: str | None = None
+    namespace: str | None = None
+    pod_container: str | None = None
 
     @property
     def empty(self) -> bool:
         """True if it would select everything: Docker reads an empty filter as "all containers"."""
         compose = bool(self.compose_project and self.compose_service)
         label = bool(self.label and self.label.partition("=")[0].strip())
-        return not (compose or label or self.container or self.service or self.command)
+        return not (compose or label or self.container or self.service or self.command or self.pods)
 
     def __str__(self) -> str:
         if self.compose_project or self.compose_service:
             number = f" number {self.compose_number}" if self.compose_number is not None else ""
             return f"compose service {self.compose_project}/{self.compose_service}{number}"
+        if self.pods:
+            return f"pods {self.pods} in namespace {self.namespace or 'of the remediator'}"
         for kind in ("label", "container", "service", "command"):
             value = getattr(self, kind)
             if value:
