@@ -85,10 +85,12 @@ class Restarting:
         text = f"{step.name} ended with its leader and could not be started: {call.detail or standing.text}"
         return Closing(Result.START_FAILED, text, latch="start_failed")
 
-    async def _untouched_ending(self, attempt_id: int, text: str) -> Closing:
-        if (await self._ledger.attempt(attempt_id)).acting_at is not None:
+    async def _untouched_ending(self, attempt_id: int, text: str, *, begun: Closing | None = None) -> Closing:
+        """This step changed nothing: `begun`, or withdrawn, unless another container was restarted before it."""
+        steps = (await self._ledger.attempt(attempt_id)).steps
+        if any(step.acted_at is not None for step in steps):
             return Closing(Result.FAILED, f"only a part of the group was restarted: {text}", latch="group_half_restarted")
-        return Closing(Result.WITHDRAWN, f"not touched: {text}")
+        return begun or Closing(Result.WITHDRAWN, f"not touched: {text}")
 
     async def _mark(self, attempt_id: int, step: Step) -> Step:
         """On disk before the call: a call may have been made from now on."""
@@ -137,7 +139,10 @@ class Restarting:
                 start_made = answered = True
                 call = await self._start(attempt_id, step)
                 continue
-            return _ending(step, standing, call)
+            ending = _ending(step, standing, call)
+            if ending.result is Result.ABANDONED:
+                return await self._untouched_ending(attempt_id, ending.text, begun=ending)
+            return ending
 
     async def _start(self, attempt_id: int, step: Step) -> Outcome[None]:
         """The one `/start` that mends our own half restart."""
