@@ -25,7 +25,7 @@ from llm_remediator.policy import explain
 from llm_remediator.ports import Container, Notice
 from llm_remediator.restarting import POLL, Restarting
 from llm_remediator.service import StoreError
-from llm_remediator.verification import WITNESS_WITHIN, Verification, verify
+from llm_remediator.verification import WITNESS_WITHIN, Verification, patience, verify
 
 log = logging.getLogger("llm.remediator.remedy")
 
@@ -143,6 +143,9 @@ class Remedy:
         await self._say(attempt, "acted", f"restarted {', '.join(s.name for s in attempt.steps)}")
         acting_at = attempt.acting_at if attempt.acting_at is not None else attempt.created_at
         acted_at = attempt.acted_at if attempt.acted_at is not None else acting_at
+        name = self._target.name
+        earlier = await self._ledger.store(lambda db: journal_attempts.attempts(db, target=name, simulated=False))
+        within = patience(earlier, self._target.rules.verify_within)
         while True:
             reported = await self._outside.exporter.target(self._target.name)
             boxes = [await self._runtime.inspect(s.container_id) for s in attempt.steps]
@@ -150,7 +153,7 @@ class Remedy:
                 now=self._outside.clock.wall(),
                 acting_at=acting_at,
                 acted_at=acted_at,
-                within=self._target.rules.verify_within,
+                within=within,
                 report=reported.value if reported.ok else None,
                 report_fault=reported.detail or str(reported.status),
                 containers=boxes,

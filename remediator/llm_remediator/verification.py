@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_remediator.model import Result
+from llm_remediator.model import Attempt, Result
 from llm_remediator.policy.words import clock, span
 from llm_remediator.ports import Container, Outcome, Status, TargetReport
 
@@ -14,7 +14,18 @@ WITNESS_WITHIN = 60.0
 """Seconds after our restart within which the exporter must have noticed it, or it restarted something else."""
 EXIT_GRACE = 10.0
 _SERVING = frozenset({"busy", "idle"})
+_WORKED = frozenset({Result.VERIFIED, Result.RECOVERED, Result.RELAPSED})
 _QUIET = frozenset({"idle", "sleeping"})
+
+
+def patience(earlier: Sequence[Attempt], verify_within: float) -> float:
+    """Seconds to wait for work: `verify_within`, or twice what this target's slowest start-up took so far."""
+    took = [
+        a.closed_at - a.acted_at
+        for a in earlier
+        if a.result in _WORKED and a.closed_at is not None and a.acted_at is not None
+    ]
+    return max([verify_within, *(2 * seconds for seconds in took)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import pytest
 from llm_remediator.mapping import mismatch
 from llm_remediator.model import Result
 from llm_remediator.ports import Container, Outcome, Status, TargetReport, failed
-from llm_remediator.verification import Verification, verify
-from remediator.scenes import ID, NOW, box, report
+from llm_remediator.verification import Verification, patience, verify
+from remediator.scenes import ID, NOW, attempt, box, report
 
 ACTING = NOW - 10
 ACTED = NOW
@@ -98,6 +98,14 @@ def test_verify(after: float, reported: TargetReport | None, result: Result | No
     assert found.result is result, found.text
     assert found.text
     assert found.gave_up is (result is Result.WRONG_CONTAINER)
+
+
+def test_patience_grows_with_the_targets_own_start_up() -> None:
+    quick, slow = attempt(NOW - 9000, Result.VERIFIED), attempt(NOW - 5000, Result.RECOVERED, closed_at=NOW - 4000)
+    failed_one = attempt(NOW - 3000, Result.FAILED, closed_at=NOW)
+    assert patience([], 600.0) == 600.0
+    assert patience([quick], 600.0) == 600.0
+    assert patience([quick, slow, failed_one], 600.0) == 2 * 995.0
 
 
 def dead(**changes: Any) -> Outcome[Container]:
