@@ -179,6 +179,6 @@ def _page(title: str, body: str) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta http-equiv="refresh" content="{REFRESH}">
-<meta name="color-scheme" content="light dark"><style>{STYLE}</style></head>
+<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><style>{STYLE}</style></head>
 <body><main>{body}</main><footer>llm-exporter {__version__}; the page renews itself every {REFRESH} s</footer></body></html>
 """
