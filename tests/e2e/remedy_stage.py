@@ -24,7 +24,7 @@ import docker
 from docker.models.containers import Container
 
 from e2e.harness import free_port
-from e2e.tiny_docker import until
+from e2e.tiny_docker import SOCKET, until
 
 RUN = (
     "import asyncio, sys; from llm_common import logs; from llm_remediator import app, config;"
@@ -78,6 +78,7 @@ class Stage:
                     "exporter": base,
                     "alertmanagers": [f"{base}/am"],
                     "journal": str(self.journal),
+                    "docker": {"hosts": {"local": f"unix://{SOCKET}"}},
                     "interval": "1s",
                     "notify": {"url": f"{base}/notify"},
                     "defaults": defaults,
