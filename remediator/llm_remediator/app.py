@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from aiohttp.web import Application
 
+from llm_common.config import ConfigError
+from llm_common.kube import Kube, KubeAccess
 from llm_common.web import WebConfig, serve
 from llm_remediator.alertmanager_client import HttpAlertmanager
 from llm_remediator.clock import SystemClock
@@ -20,6 +24,7 @@ from llm_remediator.docker_api import DockerApi
 from llm_remediator.examine import Outside
 from llm_remediator.exporter_client import HttpExporter
 from llm_remediator.journal_thread import JournalThread
+from llm_remediator.lease import Lease, LeaseConfig
 from llm_remediator.model import Backend
 from llm_remediator.notify import GrafanaNotifier, WebhookNotifier
 from llm_remediator.origin import BrowserGuard
@@ -27,7 +32,9 @@ from llm_remediator.ports import ContainerRuntime
 from llm_remediator.remediator import Remediator
 from llm_remediator.runtime_command import CommandRuntime
 from llm_remediator.runtime_docker import DockerRuntime
+from llm_remediator.runtime_kubernetes import KubernetesRuntime
 from llm_remediator.runtime_swarm import SwarmRuntime
+from llm_remediator.settings import KubernetesAccess
 from llm_remediator.web import RemediatorWeb
 
 log = logging.getLogger("llm.remediator")
@@ -54,9 +61,33 @@ def runtimes(config: Config) -> dict[tuple[Backend, str], ContainerRuntime]:
             found[backend, host] = DockerRuntime(apis[host])
         elif backend is Backend.SWARM:
             found[backend, host] = SwarmRuntime(apis[host], clock.sleep)
+        elif backend is Backend.KUBERNETES:
+            pods = [selector for target in config.targets for selector in target.selectors if selector.pods]
+            settings = config.kubernetes or KubernetesAccess()
+            found[backend, host] = KubernetesRuntime(Kube(access(settings)), pods, evict=settings.evict)
         else:
             found[backend, host] = CommandRuntime(config.commands)
     return found
+
+
+def access(settings: KubernetesAccess) -> KubeAccess:
+    """How the API server is reached; `ConfigError` outside a cluster without `kubernetes.api`."""
+    if settings.api is not None:
+        return KubeAccess(settings.api, settings.token_file, settings.ca_file, settings.namespace or "default")
+    found = KubeAccess.in_cluster()
+    if found is None:
+        raise ConfigError("kubernetes.api: is required outside a cluster; there is no service account here")
+    return replace(found, namespace=settings.namespace or found.namespace)
+
+
+def lease_of(config: Config) -> Lease | None:
+    """The contender for ``kubernetes.lease``, if it is configured."""
+    settings, clock = config.kubernetes, SystemClock()
+    if settings is None or settings.lease is None:
+        return None
+    name = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
+    lease = LeaseConfig(settings.lease, settings.namespace, settings.lease_duration)
+    return Lease(Kube(access(settings)), lease, name, clock.monotonic, clock.wall, clock.sleep)
 
 
 async def run(config: Config, serving: Serving) -> None:
@@ -74,11 +105,15 @@ async def run(config: Config, serving: Serving) -> None:
         stack.callback(journal.close)
         exporter = HttpExporter(config.exporter)
         alertmanagers = tuple(HttpAlertmanager(endpoint) for endpoint in config.alertmanagers)
-        outside = Outside(runtimes(config), exporter, alertmanagers, SystemClock())
+        lease = lease_of(config)
+        outside = Outside(runtimes(config), exporter, alertmanagers, SystemClock(), lease)
         notifiers = _notifiers(config)
         for client in (exporter, *alertmanagers, *notifiers, *outside.runtimes.values()):
             stack.push_async_callback(client.close)
         remediator = Remediator(config, outside, journal, notifiers, serving.version)
+        if lease is not None:
+            stack.push_async_callback(lease.close)
+            remediator.guard.spawn("lease", lease.run)
         stack.push_async_callback(remediator.stop)
         remediator.start()
         runner = await serve(_web(remediator, serving), serving.listen, serving.web_config_file)

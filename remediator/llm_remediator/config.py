@@ -10,9 +10,9 @@ from pathlib import Path
 from llm_common.config import ConfigError, Reader, load_yaml
 from llm_common.web import WebConfig, is_loopback
 from llm_remediator.config_limits import RESTARTABLE, STATES, read_diagnostics, read_fleet, read_rules
-from llm_remediator.config_places import read_commands, read_endpoint, read_endpoints, read_hosts
+from llm_remediator.config_places import read_commands, read_endpoint, read_endpoints, read_hosts, read_kubernetes
 from llm_remediator.config_targets import read_targets
-from llm_remediator.model import Mode, Rules
+from llm_remediator.model import Backend, Mode, Rules
 from llm_remediator.settings import Config, Diagnostics, DockerHost, Endpoint, FixedCommand
 
 __all__ = [
@@ -73,6 +73,7 @@ def _config(top: Reader) -> Config:
         top.problem("alertmanagers", "is not used with trigger: exporter; remove one of the two")
     hosts = read_hosts(top.mapping("docker"))
     commands = read_commands(top)
+    kubernetes = read_kubernetes(top)
     defaults = top.mapping("defaults")
     rules = read_rules(defaults, Rules())
     defaults.done()
@@ -85,6 +86,7 @@ def _config(top: Reader) -> Config:
         targets=read_targets(top, rules, hosts, commands),
         docker_hosts=hosts,
         commands=commands,
+        kubernetes=kubernetes,
         notify=read_endpoints(top, "notify"),
         grafana=read_endpoint(top, "grafana", required=False),
         fleet=read_fleet(top.mapping("fleet")),
@@ -95,5 +97,7 @@ def _config(top: Reader) -> Config:
         alert_ttl=top.duration("alert_ttl", 300.0, low=1.0),
         keep=top.duration("keep", 90 * 86400.0, low=86400.0),
     )
+    if kubernetes is None and any(target.backend is Backend.KUBERNETES for target in config.targets):
+        top.problem("kubernetes", "is required, since a target is a pod; `kubernetes: {}` uses the pod's service account")
     top.done()
     return config

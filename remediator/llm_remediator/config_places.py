@@ -7,9 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from llm_common.config import Reader
-from llm_remediator.settings import DockerHost, Endpoint, FixedCommand
+from llm_remediator.settings import DockerHost, Endpoint, FixedCommand, KubernetesAccess
 
 LOCAL = "local"
+DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
 def _url(reader: Reader, key: str, value: object) -> str:
@@ -103,6 +104,27 @@ def read_hosts(reader: Reader) -> tuple[DockerHost, ...]:
         at.done()
         hosts.append(DockerHost(str(name), url, **files))
     return tuple(hosts)
+
+
+def read_kubernetes(top: Reader) -> KubernetesAccess | None:
+    """`kubernetes`: an empty mapping is the pod's own service account; None if it is not given at all."""
+    if top.raw("kubernetes") is None:
+        return None
+    at = top.mapping("kubernetes")
+    ca_file = at.text("ca_file", None)
+    if ca_file is not None and not Path(ca_file).is_file():
+        at.problem("ca_file", f"{ca_file} is not a file")
+    access = KubernetesAccess(
+        api=_url(at, "api", at.raw("api")) if at.has("api") else None,
+        token_file=at.secret_file("token_file"),
+        ca_file=ca_file,
+        namespace=at.text("namespace", None, pattern=DNS_LABEL),
+        evict=at.flag("evict", True),
+        lease=at.text("lease", None, pattern=DNS_LABEL),
+        lease_duration=at.duration("lease_duration", 30.0, low=10.0),
+    )
+    at.done()
+    return access
 
 
 def read_commands(top: Reader) -> tuple[FixedCommand, ...]:

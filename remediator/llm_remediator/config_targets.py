@@ -6,7 +6,7 @@ import re
 
 from llm_common.config import Reader
 from llm_remediator.config_limits import read_rules
-from llm_remediator.config_places import LOCAL
+from llm_remediator.config_places import DNS_LABEL, LOCAL
 from llm_remediator.model import Backend, Rules, Target
 from llm_remediator.ports import Selector
 from llm_remediator.settings import DockerHost, FixedCommand
@@ -40,14 +40,16 @@ def read_targets(
 def _members(
     reader: Reader, hosts: tuple[DockerHost, ...], commands: tuple[FixedCommand, ...]
 ) -> tuple[Backend, str, tuple[Selector, ...]]:
-    given = [kind for kind in ("docker", "swarm", "command") if reader.has(kind)]
+    given = [kind for kind in ("docker", "swarm", "kubernetes", "command") if reader.has(kind)]
     if len(given) != 1:
         have = " and ".join(given) if given else "none"
-        reader.problem("", f"needs exactly one of docker, swarm, command ({have} given): what is restarted?")
+        reader.problem("", f"needs exactly one of docker, swarm, kubernetes, command ({have} given): what is restarted?")
         return Backend.DOCKER, LOCAL, ()
     if given[0] == "command":
         command = reader.text("command", choices=[c.name for c in commands] or ["(name it under commands)"])
         return Backend.COMMAND, "command", (Selector(command=command),)
+    if given[0] == "kubernetes":
+        return Backend.KUBERNETES, "kubernetes", (_pods(reader.mapping("kubernetes")),)
     raw = reader.raw(given[0])
     if given[0] == "swarm":
         at = reader.mapping("swarm")
@@ -71,6 +73,17 @@ def _members(
     if len(set(found)) < len(found):
         reader.problem("docker", "the same container is there twice")
     return Backend.DOCKER, next(iter(host_of_all), LOCAL), tuple(found)
+
+
+def _pods(at: Reader) -> Selector:
+    """A label selector by equality alone: what it matches must be seen at a glance, and must be one pod."""
+    selector = Selector(
+        pods=at.text("selector", pattern=r"[A-Za-z0-9./_-]+=[A-Za-z0-9._-]+(,[A-Za-z0-9./_-]+=[A-Za-z0-9._-]+)*"),
+        namespace=at.text("namespace", None, pattern=DNS_LABEL),
+        pod_container=at.text("container", None, pattern=DNS_LABEL),
+    )
+    at.done()
+    return selector
 
 
 def _host(reader: Reader, hosts: tuple[DockerHost, ...]) -> str:

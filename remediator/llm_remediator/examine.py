@@ -33,6 +33,7 @@ from llm_remediator.ports import (
     Clock,
     ContainerRuntime,
     ExporterClient,
+    Leader,
     TargetReport,
 )
 from llm_remediator.service import StoreError
@@ -46,6 +47,7 @@ class Outside:
     exporter: ExporterClient
     alertmanagers: tuple[AlertmanagerClient, ...]
     clock: Clock
+    leader: Leader | None = None
 
     def runtime(self, target: Target) -> ContainerRuntime:
         """The runtime that carries out a target's restarts."""
@@ -130,6 +132,10 @@ class Examiner:
         fresh = await self.assemble(target, snapshot.alert, reports, members, ignoring)
         return replace(fresh, processes=processes, processes_fault=fault, proof=proof, witnesses=witnesses)
 
+    def _not_leading(self) -> str:
+        leader = self._outside.leader
+        return "" if leader is None or leader.leading else leader.words
+
     async def members(self, target: Target) -> tuple[Member, ...]:
         """Resolve every selector to exactly one container, by the configuration alone."""
         return await resolve(self._outside.runtime(target), target)
@@ -158,6 +164,7 @@ class Examiner:
             newest_seen=known.newest_seen,
             clock_jump_until=self._clock_watch.distrust_until(now, self._outside.clock.monotonic()),
             journal_fault=fault,
+            not_leading=self._not_leading(),
             pauses=tuple(
                 p for p in (*known.pauses, *read_pause_file(self._config.pause_file, now)) if p.target in (None, target.name)
             ),

@@ -98,9 +98,7 @@ def attempt_by_id(db: sqlite3.Connection, attempt: int) -> Attempt:
     raise LookupError(f"no attempt {attempt}")
 
 
-def act_times(
-    db: sqlite3.Connection, *, since: float, simulated: bool, ignoring: int | None = None
-) -> tuple[float, ...]:
+def act_times(db: sqlite3.Connection, *, since: float, simulated: bool, ignoring: int | None = None) -> tuple[float, ...]:
     """When restarts of any target were made (or simulated too), oldest first, without one attempt."""
     rows = db.execute(
         "SELECT COALESCE(acting_at, created_at) AS at FROM attempts WHERE COALESCE(acting_at, created_at) >= ?"

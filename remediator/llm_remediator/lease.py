@@ -1,8 +1,8 @@
 """Leader election by a Kubernetes Lease: of several remediators only the holder acts; the others say who does.
 
 A holder that cannot renew stops acting before its lease runs out, so that two never act at the same time even when one
-cannot reach the API. Clocks are only compared with themselves: a lease counts as expired when it did not change for its duration
-by our own monotonic clock.
+cannot reach the API. Clocks are only compared with themselves: a lease counts as expired when it did not change for its
+duration by our own monotonic clock.
 """
 
 from __future__ import annotations
@@ -77,6 +77,11 @@ class Lease:
         while True:
             await self.contend()
             await self._sleep(self._config.duration / 6)
+
+    async def close(self) -> None:
+        """Release the connections; the lease runs out by itself."""
+        self._held_until = float("-inf")
+        await self._kube.close()
 
     async def contend(self) -> None:
         """Take the lease, renew it, or see who has it."""

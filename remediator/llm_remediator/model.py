@@ -26,6 +26,7 @@ class Backend(StrEnum):
     DOCKER = "docker"
     SWARM = "swarm"
     COMMAND = "command"
+    KUBERNETES = "kubernetes"
 
 
 class Verb(StrEnum):
@@ -311,6 +312,8 @@ class Snapshot:
     clock_jump_until: float = 0.0
     """After a forward step of the clock: wall time until which waiting times cannot be trusted."""
     journal_fault: str = ""
+    not_leading: str = ""
+    """Why another remediator acts, or none may, where a Lease decides; empty if we may."""
     pauses: tuple[Pause, ...] = ()
     alert: Alert | None = None
     alert_ttl: float = 300.0

@@ -383,6 +383,20 @@ class Notice:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Leader(Protocol):
+    """Who of several remediators may act."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether we may act now."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """Who acts, or why nobody is known to."""
+        ...
+
+
 class Notifier(Protocol):
     """Tells people. Must never delay or stop an action: callers do not wait for it."""
 

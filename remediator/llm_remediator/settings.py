@@ -41,6 +41,19 @@ class FixedCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesAccess:
+    """The API server and the lease; without `api` the pod's own service account is used."""
+
+    api: str | None = None
+    token_file: str | None = None
+    ca_file: str | None = None
+    namespace: str | None = None
+    evict: bool = True
+    lease: str | None = None
+    lease_duration: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostics:
     """What is captured before acting, and how long that may take."""
 
@@ -63,6 +76,7 @@ class Config:
     targets: tuple[Target, ...]
     docker_hosts: tuple[DockerHost, ...]
     commands: tuple[FixedCommand, ...] = ()
+    kubernetes: KubernetesAccess | None = None
     notify: tuple[Endpoint, ...] = ()
     grafana: Endpoint | None = None
     fleet: FleetRules = field(default_factory=FleetRules)

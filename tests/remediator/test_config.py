@@ -78,7 +78,7 @@ def test_every_problem_is_reported_at_once() -> None:
     assert "targets[1].name: a is used by targets[0] already" in text
     assert "targets[1]: container x belongs to targets[0] already: one container, one owner" in text
     assert "targets[1].restart_on: busy is no reason for a restart; choose from" in text
-    assert "targets[2]: needs exactly one of docker, swarm, command" in text
+    assert "targets[2]: needs exactly one of docker, swarm, kubernetes, command" in text
 
 
 PROBLEMS: list[tuple[dict[str, Any], str]] = [
@@ -103,7 +103,11 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
     (target(docker={"container": "x", "label": "a=b"}), "needs exactly one of"),
     (target(docker=[{"container": "x"}, {"container": "x"}]), "the same container is there twice"),
     (target(docker={"container": "x", "host": "gpu9"}), "targets[0].docker.host: 'gpu9' is not one of local"),
-    (target(swarm={"service": "x"}), "needs exactly one of docker, swarm, command (docker and swarm given)"),
+    (target(swarm={"service": "x"}), "needs exactly one of docker, swarm, kubernetes, command (docker and swarm given)"),
+    (target(docker=None, kubernetes={"selector": "app=vllm"}), "kubernetes: is required, since a target is a pod"),
+    (target(docker=None, kubernetes={"selector": "app in (a)"}), "targets[0].kubernetes.selector: 'app in (a)'"),
+    (target(docker=None, kubernetes={}), "targets[0].kubernetes.selector: is required"),
+    ({"kubernetes": {"lease": "Not A Name"}}, "kubernetes.lease: 'Not A Name'"),
     (target(restart_on=[]), "restart_on: is empty"),
     (target(restart_on=["unknown"]), "unknown is no reason for a restart"),
     (target(budget={"restarts": 0}), "targets[0].budget.restarts: 0 is out of range"),

@@ -64,7 +64,7 @@ def test_observe_only_says_what_it_would_do() -> None:
 
 def test_gates_stand_in_the_order_of_the_design() -> None:
     assert [name for name, _ in GATES] == [
-        "clock", "journal", "paused", "alert", "state", "container", "running", "orchestrator", "startup_grace",
+        "clock", "journal", "leader", "paused", "alert", "state", "container", "running", "orchestrator", "startup_grace",
         "in_flight", "latched", "cooldown", "budget", "foreign_owner", "breaker", "concurrency", "unkillable",
         "proof", "alertmanager",
     ]  # fmt: skip
@@ -74,6 +74,7 @@ REFUSALS: list[tuple[str, str, Verb, Snapshot, str]] = [
     ("clock", "clock_backwards", Verb.DEFER, ready(newest_seen=NOW + HOUR), "went back by 1h"),
     ("clock", "clock_forwards", Verb.DEFER, ready(clock_jump_until=NOW + 1), "set forward"),
     ("journal", "journal_broken", Verb.DEFER, ready(journal_fault="disk full"), "disk full"),
+    ("leader", "not_leading", Verb.DEFER, ready(not_leading="b holds the lease"), "b holds the lease"),
     ("paused", "paused", Verb.SKIP, ready(pauses=(Pause(None, NOW + 60, "upgrade", "ann"),)), "everything is paused by ann"),
     ("paused", "paused", Verb.SKIP, ready(pauses=(Pause("a", NOW + 60, "", "ann"),)), "this target is paused"),
     ("alert", "no_alert", Verb.SKIP, ready(alert=None), "no alert"),
@@ -91,7 +92,7 @@ REFUSALS: list[tuple[str, str, Verb, Snapshot, str]] = [
     ("state", "maintenance", Verb.SKIP, ready(report=report(maintenance=True)), "maintenance"),
     ("state", "state_busy", Verb.SKIP, ready(report=report(state="busy", sentence="busy: 12 running")), "busy: 12 running"),
     ("state", "state_unknown", Verb.SKIP, ready(report=report(state="unknown")), "the exporter says"),
-    ("state", "observation_old", Verb.DEFER, ready(report=report(last_observation=NOW - 61)), "last looked"),
+    ("state", "observation_old", Verb.DEFER, ready(report=report(last_observation=NOW - 181)), "last looked"),
     ("state", "observation_old", Verb.DEFER, ready(report=report(last_observation=None)), "never"),
     ("container", "not_inspected", Verb.DEFER, ready(members=()), "not looked at"),
     (

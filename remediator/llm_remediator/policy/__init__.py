@@ -22,6 +22,7 @@ Gate = Callable[[Snapshot], Answer]
 GATES: Final[tuple[tuple[str, Gate], ...]] = (
     ("clock", standing.clock),
     ("journal", standing.journal),
+    ("leader", standing.leader),
     ("paused", standing.paused),
     ("alert", standing.alert),
     ("state", standing.state),

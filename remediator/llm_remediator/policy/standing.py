@@ -6,8 +6,8 @@ from llm_remediator.model import Answer, Backend, Snapshot, Verb
 from llm_remediator.policy.words import clock as moment
 from llm_remediator.policy.words import passed, refused, span
 
-OBSERVED_WITHIN = 60.0
-"""Seconds; the exporter looks every few seconds, and says `unknown` itself after three intervals."""
+OBSERVED_WITHIN = 180.0
+"""Seconds; the exporter says `unknown` itself after three of its intervals, which may be as long as a minute."""
 
 
 def clock(snapshot: Snapshot) -> Answer:
@@ -34,6 +34,13 @@ def journal(snapshot: Snapshot) -> Answer:
     if snapshot.journal_fault:
         return refused(Verb.DEFER, "journal_broken", f"nothing is restarted: {snapshot.journal_fault}")
     return passed("the journal can be written")
+
+
+def leader(snapshot: Snapshot) -> Answer:
+    """Two remediators on one cluster: only the one that holds the lease acts."""
+    if snapshot.not_leading:
+        return refused(Verb.DEFER, "not_leading", snapshot.not_leading)
+    return passed("no other remediator acts for these targets")
 
 
 def paused(snapshot: Snapshot) -> Answer:
@@ -126,6 +133,8 @@ def running(snapshot: Snapshot) -> Answer:
 def orchestrator(snapshot: Snapshot) -> Answer:
     """Somebody else's container: Swarm, Kubernetes or systemd restarts it by rules of their own."""
     for box in snapshot.containers:
+        if snapshot.target.backend is Backend.KUBERNETES:
+            continue  # there the orchestrator is what we ask
         if box.owner is not None and not (snapshot.target.backend is Backend.SWARM and box.owner == "swarm"):
             return refused(
                 Verb.SKIP,
