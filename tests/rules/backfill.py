@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rules import incident
 from rules.scenes import RULES
-from rules.servers import prometheus
+from rules.servers import program, prometheus
 
 STEP = 15.0
 JOBS = {
@@ -29,7 +29,7 @@ class Past:
 
 
 def promtool(*argv: str) -> None:
-    done = subprocess.run(["promtool", *argv], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([program("promtool"), *argv], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

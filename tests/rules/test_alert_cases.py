@@ -11,6 +11,7 @@ import yaml
 
 from rules.cases import CASES
 from rules.scenes import ALERTS, Scene, alert_rules, pieces, samples, seconds, series, with_label
+from rules.servers import program
 
 RULES = alert_rules()
 EXPORTER = {"job": "llm-exporter", "instance": "exporter:10140"}
@@ -58,7 +59,7 @@ def run(tmp_path: Path, alert: str, tests: list[dict[str, Any]], step: str = "15
     rules.write_text(yaml.safe_dump({"groups": [{"name": "one", "rules": [RULES[alert]]}]}))
     file = tmp_path / "test.yml"
     file.write_text(yaml.safe_dump({"rule_files": [str(rules)], "evaluation_interval": step, "tests": tests}))
-    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=55)
+    done = subprocess.run([program("promtool"), "test", "rules", str(file)], capture_output=True, text=True, timeout=55)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -115,6 +116,8 @@ def test_a_wrong_case_is_noticed(tmp_path: Path) -> None:
 
 def test_the_whole_file_passes_promtool() -> None:
     done = subprocess.run(
-        ["promtool", "check", "rules", str(ALERTS), str(ALERTS.with_name("recording.yml"))], capture_output=True, text=True
+        [program("promtool"), "check", "rules", str(ALERTS), str(ALERTS.with_name("recording.yml"))],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr

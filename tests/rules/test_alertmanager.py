@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rules.scenes import RULES, alert_rules
-from rules.servers import alertmanager, get, post, until
+from rules.servers import alertmanager, get, post, program, until
 
 CONFIG = RULES / "alertmanager.yml"
 ALERTS = alert_rules()
@@ -23,7 +23,7 @@ MACHINE = [a for a, rule in ALERTS.items() if rule["labels"].get("remediate")]
 
 
 def amtool(*argv: str) -> str:
-    done = subprocess.run(["amtool", *argv], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([program("amtool"), *argv], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

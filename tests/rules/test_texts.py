@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from rules.scenes import ALERTS, RULES, alert_rules, samples, series, states
+from rules.servers import program
 
 EXPORTER = {"job": "llm-exporter", "instance": "exporter:10140"}
 EVIDENCE = {
@@ -86,7 +87,7 @@ def test_the_stuck_alert_says_state_evidence_remediator_and_where_to_look(
     }
     file = tmp_path / "test.yml"
     file.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "15s", "tests": [test]}))
-    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=55)
+    done = subprocess.run([program("promtool"), "test", "rules", str(file)], capture_output=True, text=True, timeout=55)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
