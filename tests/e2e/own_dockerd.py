@@ -6,15 +6,25 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import docker
 
 from e2e.tiny_docker import import_image, until
 
+# `--bridge=none` deletes a docker0 that it finds: in the machine's own network that would be the other daemon's.
+LOOPBACK_UP_AND_RUN = """
+import fcntl, os, socket, struct, sys
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+with socket.socket() as any_socket:
+    fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
 
 class OwnDockerd:
-    """`dockerd` on a socket of its own, without bridge and iptables; ended by its own process id."""
+    """`dockerd` on a socket and in a network namespace of its own, without bridge; ended by its own process id."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -26,6 +36,7 @@ class OwnDockerd:
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
+                    *("unshare", "--net", "--", sys.executable, "-c", LOOPBACK_UP_AND_RUN),
                     "dockerd",
                     f"--data-root={self.folder}/root",
                     f"--exec-root={self.folder}/exec",
