@@ -211,7 +211,7 @@ def _target(args: argparse.Namespace, url: str) -> Target:
     target = from_urls([url]).targets[0]
     patience = Patience()
     if args.config_file:
-        config = load(args.config_file, _kinds())
+        config = load(args.config_file, _kinds(), need_targets=False)
         same = next((known for known in config.targets if known.url == target.url), None)
         target, patience = same or target, same.patience if same is not None else config.defaults
     if args.bearer_token_file:
