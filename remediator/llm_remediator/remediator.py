@@ -152,7 +152,7 @@ class Remediator:
             alertmanager_up=dict(self.worker.asking.alertmanager_up),
             notify_failures=self.courier.failures,
             task_deaths=dict(self.guard.deaths),
-            warnings=self.worker.runtime_warnings,
+            warnings=(*self.worker.runtime_warnings, *self.worker.watchdog_warnings),
         )
 
     def targets(self) -> Sequence[TargetView]:

@@ -58,6 +58,7 @@ class Worker:
         self.remedies: dict[str, Remedy] = {}
         self.foreign_starts: dict[str, int] = {}
         self.runtime_warnings: tuple[str, ...] = ()
+        self.watchdog_warnings: tuple[str, ...] = ()
         self._config = config
         self._outside = outside
         self._journal = journal
@@ -251,7 +252,18 @@ class Worker:
         self.foreign_starts = await self._try_store(journal_targets.count_foreign) or self.foreign_starts
         if self._pruned_at is None or now - self._pruned_at >= PRUNE_EVERY:
             self._pruned_at = now
+            await self._look_for_watchdogs()
             await self._try_store(lambda db: journal_audit.prune(db, at=now, keep=self._config.keep))
+
+    async def _look_for_watchdogs(self) -> None:
+        warnings = []
+        for runtime in self._outside.runtimes.values():
+            found = await runtime.watchdogs()
+            warnings += [
+                f"{name} on {runtime.host} restarts containers too: see that it leaves these targets alone"
+                for name in found.value or ()
+            ]
+        self.watchdog_warnings = tuple(warnings)
 
     async def _try_store(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """For what can be noted next time: a fault is the journal gate's affair."""

@@ -11,6 +11,7 @@ import pytest
 from llm_remediator.clock import SystemClock
 from llm_remediator.clockwatch import ClockWatch
 from llm_remediator.model import Mode
+from llm_remediator.ports import Outcome, Status
 from llm_remediator.service import Delivery, NotPossibleError, ReceivedAlert, UnknownTargetError
 from remediator.world import World
 
@@ -104,6 +105,17 @@ async def test_docker_and_alertmanagers_are_told_apart_in_the_overview(world: Wo
     assert (seen.alertmanager_up, seen.exporter_up, seen.docker_up) == ({"http://am": False}, False, {"local": True})
     assert {v.state for v in world.remediator.targets()} == {"unknown"}
     assert {v.next_gate for v in world.remediator.targets()} == {"state"}
+
+
+async def test_a_watchdog_on_the_same_host_is_warned_about(world: World) -> None:
+    async def autoheal() -> Outcome[tuple[str, ...]]:
+        return Outcome(Status.OK, ("heal (willfarrell/autoheal)",))
+
+    world.docker.watchdogs = autoheal  # type: ignore[method-assign]
+    await world.look()
+    assert world.remediator is not None
+    (warning,) = world.remediator.overview().warnings
+    assert warning.startswith("heal (willfarrell/autoheal) on local restarts containers too")
 
 
 async def test_views_say_what_would_happen_next(world: World) -> None:
