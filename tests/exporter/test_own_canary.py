@@ -95,3 +95,32 @@ def test_two_silent_idle_canaries_within_the_bound_prove_nothing() -> None:
     history, verdict = judge(history, replace(look(75, 0, steps=8), facts=facts), 75, patience)
     assert verdict.state is State.IDLE
     assert "not verified" in verdict.reason
+
+
+def prefilled_only(t: float, prompts: float, generated: float = 40.0) -> Observation:
+    evidence = LaneEvidence(
+        "0", {"prompts": prompts, "generated": generated}, 0, 0, prompt_tokens=prompts, generation_tokens=generated
+    )
+    return Observation(1e9 + t, "answered", facts=Facts("made-up", pins_lanes=True), lanes=(evidence,), incarnation="1")
+
+
+def test_canaries_that_are_prefilled_and_get_no_token_starve_and_do_not_flood() -> None:
+    """vLLM issue 45094 at little traffic: each canary moves the prompt counter, so silence alone never adds up."""
+    patience = Settings(interval=5, start_grace=0)
+    history, verdict = judge(History(), prefilled_only(0, 100), 0, patience)
+    prompts, began, sent, states = 100.0, None, 0, []
+    for t in range(5, 1500, 5):
+        outcome = None
+        if began is not None and t - began >= 30:
+            outcome, began = CanaryOutcome("idle", "silent", began, 30.0, lane="0"), None
+        seen = replace(prefilled_only(t, prompts), canary=outcome, own_canary=began is not None, own_canary_lane="0")
+        history, verdict = judge(history, seen, t, patience)
+        states.append(verdict.state)
+        if verdict.wants is not None and began is None:
+            began, prompts, sent = float(t), prompts + 1, sent + 1
+    assert State.STUCK not in states
+    assert states[-1] is State.STARVED
+    assert states.index(State.STARVED) * 5 < 700
+    assert sent <= 4
+    history, verdict = judge(history, prefilled_only(1500, prompts, generated=41), 1500, patience)
+    assert verdict.state is State.IDLE

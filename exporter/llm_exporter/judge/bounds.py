@@ -7,11 +7,6 @@ from .model import Bound, Facts, LaneEvidence, Settings
 from .words import duration
 
 
-def is_blind(facts: Facts, settings: Settings) -> bool:
-    """Whether a long prefill leaves no trace on the page: not in a counter, and not in the running gauge either."""
-    return settings.prefill_blind if settings.prefill_blind is not None else not facts.sighted
-
-
 def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: LaneHistory | None) -> Bound:
     """The bound of one lane now.
 
@@ -21,7 +16,8 @@ def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: La
     significant digits), since a slow server then looks frozen between two visible values. An engine's own staleness
     window is a floor.
     """
-    if is_blind(facts, settings):
+    blind = settings.prefill_blind if settings.prefill_blind is not None else not facts.sighted
+    if blind:
         seconds = settings.stuck_after_blind
         why = "prefill_blind is set" if settings.prefill_blind else (facts.sight_why or "a prefill cannot be seen")
         why = f"stuck_after_blind, {why}"

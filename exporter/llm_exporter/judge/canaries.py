@@ -61,13 +61,14 @@ def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
         words = f"a canary was answered in {duration(outcome.seconds)}"
         asked = outcome.kind != "idle" and lane.flat_since is not None and lane.flat_since <= outcome.began
         return replace(
-            lane, verified_at=outcome.ended, silent_idle=0, silent_since=None, unanswered=0,
+            lane, verified_at=outcome.ended, silent_idle=0, silent_since=None, unanswered=0, unanswered_since=None,
             confirmation=Confirmation("answered", outcome.began, outcome.ended, words) if asked else lane.confirmation,
         )  # fmt: skip
-    if outcome.kind == "idle" and lane.last.generation_tokens is not None and lane.marks.generated < outcome.began:
-        lane = replace(lane, unanswered=lane.unanswered + 1)
     if lane.marks.moved >= outcome.began and lane.compared:
-        return lane
+        if outcome.kind != "idle" or lane.last.generation_tokens is None or lane.marks.generated >= outcome.began:
+            return lane
+        since = outcome.began if lane.unanswered_since is None else lane.unanswered_since
+        return replace(lane, unanswered=lane.unanswered + 1, unanswered_since=since)
     if outcome.kind == "idle" or (outcome.kind is None and lane.work_since is None):
         since = outcome.began if lane.silent_since is None else lane.silent_since
         return replace(lane, silent_idle=lane.silent_idle + 1, silent_since=since)

@@ -84,8 +84,9 @@ class LaneHistory:
         verified_at: When a canary or another witness last proved that the lane lives.
         silent_idle: Idle canaries in a row that nobody answered, while nothing moved.
         silent_since: When the first of these was sent.
-        unanswered: Idle canaries in a row that nobody answered while no token was generated, whatever else moved: a dead
-            decode still prefills them (vLLM issue 45094), and that moves prompt counter and KV cache.
+        unanswered: Idle canaries in a row that nobody answered and that something moved for, while no token was generated: a
+            dead decode still prefills them (vLLM issue 45094).
+        unanswered_since: When the first of these was sent.
     """
 
     last: LaneEvidence
@@ -104,6 +105,7 @@ class LaneHistory:
     silent_idle: int = 0
     silent_since: float | None = None
     unanswered: int = 0
+    unanswered_since: float | None = None
     rate: tuple[RatePoint, ...] = ()
 
 

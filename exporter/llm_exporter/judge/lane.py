@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .bounds import bound_for, grace_until, is_blind
+from .bounds import bound_for, grace_until
 from .history import RATE_SECONDS, LaneHistory, RatePoint
 from .model import Bound, Evidence, Facts, LaneVerdict, Settings, State, Witness
 from .starvation import explains_flatness, starved, unanswered
@@ -74,14 +74,14 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
         waits = f" ({work})" if held > 0 else ""
         return say(State.SLEEPING, f"{lane.last.asleep}{waits}", None, "it wakes up")
 
-    # A blind source shows 0/0 for the whole of a lone prefill that began while idle, and the canary queues behind it.
-    patience = bound.seconds if is_blind(around.facts, around.settings) else 0.0
+    # A canary never shortens a bound: a first step that compiles, or a lone prefill on a blind source, shows 0/0 for as long
+    # as it takes, and both canaries wait behind it (benchmarks/week found four such restarts in twelve weeks).
     silent = t - lane.silent_since if lane.silent_since is not None else 0.0
-    if lane.silent_idle >= 2 and grace is None and silent >= patience:
+    if lane.silent_idle >= 2 and grace is None and silent >= bound.seconds:
         reason = (
             f"nothing held, and {lane.silent_idle} canaries in a row got no answer within "
             f"{duration(around.settings.canary_timeout)} while every series is flat "
-            f"since {duration(silent)}"
+            f"for {duration(silent)}, bound {duration(bound.seconds)} ({bound.why})"
         )
         return say(State.STUCK, reason, 0, "any series moves, or a canary is answered")
 
@@ -115,7 +115,7 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
         )
     return say(
         State.IDLE,
-        _idle_words(lane, around, grace, t),
+        _idle_words(lane, around, bound, grace, t),
         1,
         "work arrives, or two canaries in a row get no answer",
     )
@@ -225,13 +225,16 @@ def _recent(lane: LaneHistory, t: float) -> tuple[RatePoint, ...]:
     return recent if len(recent) > 1 else working[-2:]
 
 
-def _idle_words(lane: LaneHistory, around: Around, grace: float | None, t: float) -> str:
+def _idle_words(lane: LaneHistory, around: Around, bound: Bound, grace: float | None, t: float) -> str:
     if lane.silent_idle == 1:
         return "nothing held; not verified: a canary got no answer and nothing moved, asking once more"
     if lane.silent_idle >= 2 and grace is not None:
         return f"nothing held; not verified: canaries get no answer, in its start grace for {duration(grace - t)}"
     if lane.silent_idle >= 2:
-        return "nothing held, it says, and canaries get no answer; not called stuck yet: a long prefill looks the same here"
+        return (
+            f"nothing held; not verified: canaries get no answer for {duration(t - (lane.silent_since or t))}, "
+            f"stuck at {duration(bound.seconds)} ({bound.why})"
+        )
     if lane.verified_at is not None:
         return f"nothing held; verified {duration(max(0.0, t - lane.verified_at))} ago by an answer of the engine"
     why = (

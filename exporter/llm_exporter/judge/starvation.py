@@ -73,7 +73,9 @@ def unanswered(lane: LaneHistory, settings: Settings, t: float) -> str | None:
 
     The clocks of `starved` need work that is held all the time; here clients give up before the window ends.
     """
-    quiet = t - lane.marks.generated
-    if lane.unanswered < 2 or quiet < settings.starved_after:
+    if lane.unanswered < 2 or lane.unanswered_since is None or t - lane.unanswered_since < settings.starved_after:
         return None
-    return f"no token was generated for {duration(quiet)}, {lane.unanswered} canaries in a row got none, yet something moves"
+    return (
+        f"no token was generated for {duration(t - lane.unanswered_since)}, {lane.unanswered} canaries in a row got none, "
+        "yet something moves"
+    )

@@ -99,7 +99,7 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
         rate=(*lane.rate, _point(evidence, t))[-RATE_LOOKS:],
     )
     if marks.generated == t:
-        lane = replace(lane, unanswered=0)
+        lane = replace(lane, unanswered=0, unanswered_since=None)
     if evidence.alive is not None and before.alive is not None and evidence.alive != before.alive:
         lane = replace(lane, verified_at=t, silent_idle=0, silent_since=None)
     if moved:
