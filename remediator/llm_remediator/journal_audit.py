@@ -12,6 +12,8 @@ from llm_remediator.ports import Notice
 from llm_remediator.service import DecisionView, Delivery, GateView
 
 NOTICE_TRIES = 5
+DELIVERIES_KEPT = 100_000
+"""Webhook bodies kept at most: a storm must not fill the disk."""
 Db = sqlite3.Connection
 
 
@@ -203,6 +205,7 @@ def notice_tried(db: sqlite3.Connection, notice: int, *, at: float, delivered: b
 def prune(db: sqlite3.Connection, *, at: float, keep: float) -> None:
     """Drop what is older than `keep` seconds (bodies and captured texts sooner); never what is in flight."""
     db.execute("DELETE FROM deliveries WHERE received_at < ?", (at - min(keep, 7 * 86400.0),))
+    db.execute("DELETE FROM deliveries WHERE id <= (SELECT MAX(id) FROM deliveries) - ?", (DELIVERIES_KEPT,))
     db.execute(
         "DELETE FROM diagnostics WHERE attempt IN (SELECT id FROM attempts WHERE created_at < ?)",
         (at - min(keep, 30 * 86400.0),),

@@ -32,6 +32,7 @@ from llm_remediator.startwatch import StartWatch
 T = TypeVar("T")
 log = logging.getLogger("llm.remediator.worker")
 PRUNE_EVERY = 3600.0
+BURST = 0.5
 
 
 class Worker:
@@ -68,7 +69,7 @@ class Worker:
         self._costly = asyncio.Lock()
         self._starts = StartWatch(outside, journal)
         self._pruned_at: float | None = None
-        self._recovered = False
+        self._strays: set[int] = set()
 
     def wake(self) -> None:
         """Something changed: look now rather than at the end of the interval."""
@@ -82,15 +83,14 @@ class Worker:
                 async with asyncio.timeout(self._config.interval):
                     await self._wake.wait()
                 # Deliveries come in bursts; one look answers all that came within a moment.
-                await self._outside.clock.sleep(min(0.2, self._config.interval))
+                await self._outside.clock.sleep(min(BURST, self._config.interval))
             except TimeoutError:
                 pass
             self._wake.clear()
 
     async def tick(self) -> None:
         """One look at everything."""
-        if not self._recovered:
-            self._recovered = await self._recover()
+        await self._take_up()
         pings = await asyncio.gather(*(runtime.ping() for runtime in self._outside.runtimes.values()))
         self.runtime_warnings = tuple(w for ping in pings if ping.ok for w in ping.get().warnings)
         self.reports = await self.examiner.reports()
@@ -110,26 +110,23 @@ class Worker:
 
     # --- after our own start
 
-    async def _recover(self) -> bool:
-        """Take up what was in flight when we ended. False while the journal cannot tell."""
-        try:
-            unfinished = await self._journal.run(journal_attempts.unfinished)
-        except StoreError as error:
-            log.error("%s", error)  # noqa: TRY400 - the sentence says it all
-            return False
-        for attempt in unfinished:
+    async def _take_up(self) -> None:
+        """What is in flight and nobody's: left by the process before us, or by a task that died."""
+        for attempt in await self._try_store(journal_attempts.unfinished) or ():
+            if attempt.target in self.in_flight:
+                continue
             target = self._config.target(attempt.target)
-            if target is None:
+            if target is None and attempt.id not in self._strays:
+                self._strays.add(attempt.id)
                 log.error(
                     "attempt %d is of a target that is no longer configured; put it back until it is closed",
                     attempt.id,
                     extra={"target": attempt.target},
                 )
-            elif target.name not in self.in_flight:
+            elif target is not None:
                 log.warning("taking up attempt %d, phase %s", attempt.id, attempt.phase, extra={"target": target.name})
                 remedy = self._remedy(target)
                 self._fly(target, remedy, remedy.proceed(attempt.id))
-        return True
 
     # --- one target
 

@@ -571,3 +571,22 @@ async def test_a_broken_journal_restarts_nothing_and_answers_503(make: Make) -> 
 def _delivery(world: World) -> Any:
     alert = ReceivedAlert("firing", dict(world.alertmanager.alert("a").labels), {}, "fp-a", world.clock.now, None)
     return Delivery((alert,), 0, "group", "remediator", "127.0.0.1")
+
+
+async def test_an_attempt_whose_task_died_is_taken_up_at_the_next_look(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make()
+    world.engines["a"].sick_since = world.clock.now - 400
+
+    async def dies(*_: Any) -> Any:
+        raise RuntimeError("a defect in what captures")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("llm_remediator.remedy.capture", dies)
+        await world.look()
+    assert world.remediator is not None
+    assert world.remediator.healthy()[0] is False
+    await world.looks(60)
+    assert (await world.results())[0] == "abandoned"
+    assert world.docker.restarts == []
+    await world.looks(700)
+    assert await world.results() == ["abandoned", "verified"]
