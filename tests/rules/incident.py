@@ -199,7 +199,7 @@ def _remedy(name: str, minute: float, stamp: Callable[[float], float]) -> Iterat
     if acted:
         yield one("last_restart_timestamp_seconds", stamp(began * MINUTES))
         yield one("cooldown_until_timestamp_seconds", stamp((began + (600 if outcome == "failed" else 60)) * MINUTES))
-    yield one("decisions_total", acted, decision="act", reason="stuck")
+    yield one("decisions_total", acted, decision="act", reason="proven")
     yield one("decisions_total", max(0.0, minute - began) // 1, decision="defer", reason="cooldown")
     for each in ("verified", "failed"):
         yield one("actions_total", over and outcome == each, outcome=each)
