@@ -17,6 +17,7 @@ from llm_exporter.snapshot import Snapshot, outdated
 from llm_exporter.target_config import Target
 
 _log = logging.getLogger("llm.fleet")
+SLICE = 100
 
 
 class Fleet:
@@ -48,7 +49,9 @@ class Fleet:
         await self._drop(gone)
         for name in gone:
             _log.info("the target, as it was, is not watched any more", extra={"target": name})
-        for name, target in wanted.items():
+        for number, (name, target) in enumerate(wanted.items()):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
             monitor = self._monitors.get(name)
             if monitor is None:
                 self._add(target)
@@ -98,13 +101,18 @@ class Fleet:
     def _current(self, snapshot: Snapshot) -> Snapshot:
         return outdated(snapshot) if snapshot.stale(self._clock.monotonic()) else snapshot
 
-    def lines(self) -> Sequence[Lines]:
-        """The rendered lines of every target at this moment."""
+    async def lines(self) -> Sequence[Lines]:
+        """The rendered lines of every target; between slices of targets the event loop may do something else."""
         now = self._clock.monotonic()
-        return [
-            render_stale(monitor.snapshot) if monitor.snapshot.stale(now) else self._lines[name]
-            for name, monitor in self._monitors.items()
-        ]
+        found = []
+        for number, (name, monitor) in enumerate(list(self._monitors.items())):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            if monitor.snapshot.stale(now):
+                found.append(render_stale(monitor.snapshot))
+            elif name in self._lines:
+                found.append(self._lines[name])
+        return found
 
     @property
     def late(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
 import yaml
@@ -100,7 +101,7 @@ class Web:
             response.headers["Content-Encoding"] = "gzip"
         try:
             await response.prepare(request)
-            async for piece in collector.render(self._fleet.lines(), self._own(), kind):
+            async for piece in collector.render(await self._fleet.lines(), self._own(), kind):
                 data = piece.encode() if squeeze is None else squeeze.compress(piece.encode())
                 if data:
                     await response.write(data)
@@ -130,7 +131,8 @@ class Web:
         return samples
 
     async def _list(self, request: web.Request) -> web.Response:
-        return _json({"targets": [api.target(snapshot) for snapshot in self._fleet.snapshots()]})
+        # Snapshots never change, so that a thread may read them while the loop turns.
+        return _json_text(await asyncio.to_thread(_listed, list(self._fleet.snapshots())))
 
     async def _one(self, request: web.Request) -> web.Response:
         return _json(api.target_in_full(self._snapshot(request)))
@@ -146,7 +148,8 @@ class Web:
         return _json(body, 200 if passes else 503)
 
     async def _index(self, request: web.Request) -> web.Response:
-        return _html(pages.fleet(list(self._fleet.snapshots()), self._clock.unix(), self._external))
+        snapshots = list(self._fleet.snapshots())
+        return _html(await asyncio.to_thread(pages.fleet, snapshots, self._clock.unix(), self._external))
 
     async def _page(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
@@ -190,10 +193,16 @@ class Web:
         return web.Response(text="reloaded\n")
 
 
+def _listed(snapshots: Sequence[Snapshot]) -> str:
+    return api.dumps({"targets": [api.target(snapshot) for snapshot in snapshots]})
+
+
 def _json(body: object, status: int = 200) -> web.Response:
-    return web.Response(
-        text=api.dumps(body), status=status, content_type="application/json", headers={"Cache-Control": "no-store"}
-    )
+    return _json_text(api.dumps(body), status)
+
+
+def _json_text(text: str, status: int = 200) -> web.Response:
+    return web.Response(text=text, status=status, content_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _html(text: str, status: int = 200) -> web.Response:
