@@ -48,16 +48,29 @@ class DockerSd:
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesSd:
+    """``discovery.kubernetes[]``: pods of one namespace; without `api` the exporter's own service account is used."""
+
+    selector: str = "stuckproof.target"
+    namespace: str | None = None
+    refresh: float = 15.0
+    api: str | None = None
+    token_file: str | None = None
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Discovery:
     """``discovery:`` where more targets come from; one that vanishes is dropped after `grace` seconds."""
 
     file_sd: tuple[FileSd, ...] = ()
     http_sd: tuple[HttpSd, ...] = ()
     docker: tuple[DockerSd, ...] = ()
+    kubernetes: tuple[KubernetesSd, ...] = ()
     grace: float = 300.0
 
     def __bool__(self) -> bool:
-        return bool(self.file_sd or self.http_sd or self.docker)
+        return bool(self.file_sd or self.http_sd or self.docker or self.kubernetes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +237,19 @@ def _read_discovery(reader: Reader) -> Discovery:
         host = entry.text("host", "unix:///var/run/docker.sock", pattern=r"(unix|tcp|http|https)://\S+")
         hosts.append(DockerSd(host, entry.duration("refresh", 15.0, low=1.0), entry.text("network", None)))
         entry.done()
-    discovery = Discovery(tuple(files), tuple(urls), tuple(hosts), reader.duration("grace", 300.0))
+    pods = []
+    for entry in reader.items("kubernetes"):
+        pods.append(
+            KubernetesSd(
+                selector=entry.text("selector", "stuckproof.target"),
+                namespace=entry.text("namespace", None, pattern=r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"),
+                refresh=entry.duration("refresh", 15.0, low=1.0),
+                api=entry.text("api", None, pattern=r"https?://\S+"),
+                token_file=entry.secret_file("token_file"),
+                ca_file=entry.text("ca_file", None),
+            )
+        )
+        entry.done()
+    discovery = Discovery(tuple(files), tuple(urls), tuple(hosts), tuple(pods), reader.duration("grace", 300.0))
     reader.done()
     return discovery

@@ -16,6 +16,7 @@ from llm_common.errors import ConfigError
 from llm_common.guard import Guard
 from llm_exporter.clock import Clock
 from llm_exporter.config import Config
+from llm_exporter.discovery_kubernetes import read_kubernetes
 from llm_exporter.discovery_sources import SourceError, read_docker, read_files, read_url
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Target
@@ -85,6 +86,9 @@ class Discoveries:
             sources[f"http_sd {name}"] = _Source(url.refresh, partial(read_url, url, defaults, self._scraper))
         for host in config.discovery.docker:
             sources[f"docker {host.host}"] = _Source(host.refresh, partial(read_docker, host, defaults))
+        for pods in config.discovery.kubernetes:
+            name = f"kubernetes {pods.namespace or 'own namespace'} {pods.selector}"
+            sources[name] = _Source(pods.refresh, partial(read_kubernetes, pods, defaults))
         return sources
 
     async def _follow(self, name: str, source: _Source) -> None:

@@ -93,11 +93,12 @@ def _target(address: str, labels: Mapping[str, str], defaults: Patience) -> Targ
         raise ValueError(problem)
     path = labels.get("__metrics_path__")
     return Target(
-        name, base, _engine(labels.get("__engine__", "auto")), shown, None if path == "/metrics" else path, defaults
+        name, base, engine_named(labels.get("__engine__", "auto")), shown, None if path == "/metrics" else path, defaults
     )
 
 
-def _engine(kind: str) -> str:
+def engine_named(kind: str) -> str:
+    """An engine kind as a discovery names it; ``ValueError`` if there is none of that name."""
     known = ("auto", *(engine.kind for engine in engines()))
     if kind not in known:
         raise ValueError(f"engine {kind!r} is not one of {', '.join(known)}")
@@ -149,7 +150,7 @@ def _of_container(container: Mapping[str, Any], source: DockerSd, defaults: Pati
         raise SourceError(f"{where}: has no address in the network {source.network or '(any)'}")
     shown = {"team": labels["stuckproof.team"]} if "stuckproof.team" in labels else {}
     try:
-        engine = _engine(labels.get("stuckproof.engine", "auto"))
+        engine = engine_named(labels.get("stuckproof.engine", "auto"))
     except ValueError as error:
         raise SourceError(f"{where}: {error}") from error
     return Target(name, base_url(f"http://{address}:{port}"), engine, shown, None, defaults)

@@ -17,7 +17,7 @@ EXPORTER_SAMPLE: Mapping[str, Any] = {
     "defaults": {"prefill_blind": True},
     "targets": [{"url": "http://a:1", "witness": {"dcgm": {"url": "http://d:1"}, "nvml": {}, "docker": {"container": "c"}}}],
     "engines": [{"name": "own", "running": "r", "progress": ["p"], "waiting": ["w"]}],
-    "discovery": {"file_sd": [{"files": ["x"]}], "http_sd": [{"url": "http://a"}], "docker": [{}]},
+    "discovery": {"file_sd": [{"files": ["x"]}], "http_sd": [{"url": "http://a"}], "docker": [{}], "kubernetes": [{}]},
 }
 
 
@@ -32,10 +32,12 @@ def remediator_samples() -> Sequence[Mapping[str, Any]]:
         "journal": "/j",
         "docker": {"hosts": {"NAME": {"url": "unix:///var/run/docker.sock"}}},
         "commands": {"NAME": {"argv": ["/x"]}},
+        "kubernetes": {"api": "https://api:6443"},
     }
     places: Sequence[Mapping[str, Any]] = (
         {"docker": {"compose_project": "p", "compose_service": "s", "host": "NAME"}},
         {"swarm": {"service": "s", "host": "NAME"}},
+        {"kubernetes": {"selector": "a=b"}},
         {"command": "NAME"},
     )
     return [{**base, "targets": [{"name": "t", **place}]} for place in places]
