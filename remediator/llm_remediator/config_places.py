@@ -115,7 +115,7 @@ def read_kubernetes(top: Reader) -> KubernetesAccess | None:
     if ca_file is not None and not Path(ca_file).is_file():
         at.problem("ca_file", f"{ca_file} is not a file")
     access = KubernetesAccess(
-        api=_url(at, "api", at.raw("api")) if at.has("api") else None,
+        api=_url(at, "api", at.text("api")) if at.has("api") else None,
         token_file=at.secret_file("token_file"),
         ca_file=ca_file,
         namespace=at.text("namespace", None, pattern=DNS_LABEL),
