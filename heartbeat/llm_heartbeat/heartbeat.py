@@ -233,13 +233,14 @@ class Heartbeat(State):
 
     def _find_culprit(self, blocked_seconds: float) -> Culprit | None:
         with self.faults.passed_by("culprit"):
+            self._snapshot_due = 0.0  # the other processes should know at once
             return capture(self._loop_thread, time.time(), blocked_seconds)
         return None
 
     def _write_snapshot(self, now: float) -> None:
         if now < self._snapshot_due or self._loop is None:
             return
-        self._snapshot_due = now + 1.0
+        self._snapshot_due = now + peers.EVERY
         where = peers.directory(self.settings.state_dir)
         if where is not None:
             self.snapshot().write(where)
@@ -292,10 +293,14 @@ class Heartbeat(State):
         if where is None:
             return own
         now, since = self.clock(), self.watch.watching_since
-        others = peers.others(where)
-        return merge.merge(
-            own, others, now, now if since is None else since, self.settings.live_after, self._loop is not None
+        look = merge.Look(
+            now=now,
+            wall=self.wall(),
+            watching_since=now if since is None else since,
+            live_after=self.settings.live_after,
+            serves=self._loop is not None,
         )
+        return merge.merge(own, peers.others(where), look)
 
 
 _lock = threading.Lock()

@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+EVERY = 1.0  # seconds between two snapshots
+_LATE = 0.5  # a heartbeat is due ten times a second
+_RENEWED = 5 * EVERY
 _PATTERN = "llm_heartbeat_*.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one process wrote last. `due` is the monotonic time of its next heartbeat; None where no loop runs."""
+    """What one process wrote last, at `written`. `due` was its next heartbeat then; None where no loop runs."""
 
     pid: int
+    written: float
     due: float | None
     startup: str
     reason: str
@@ -27,6 +31,15 @@ class Snapshot:
     lag: float
     culprit: dict[str, Any] | None = None
     degraded: list[str] = field(default_factory=list)
+
+    def blocked(self, now: float) -> float:
+        """Age of the block that its loop is in, seconds; 0 if the loop turned when this was written.
+
+        A file that is not renewed is a process that does not run at all (stopped, or a C call holds its GIL).
+        """
+        if self.due is None or (self.written - self.due < _LATE and now - self.written < _RENEWED):
+            return 0.0
+        return max(0.0, now - self.due)
 
     def write(self, directory: Path) -> None:
         """Atomic. OSError where the directory is gone."""

@@ -223,6 +223,7 @@ class State:
         startup, ready = health.startup(view), health.ready(view)
         return Snapshot(
             pid=os.getpid(),
+            written=self.clock(),
             due=self.beats.due if self.beats else None,
             startup=startup.status,
             reason=startup.reason or ready.reason,

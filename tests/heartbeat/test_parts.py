@@ -179,9 +179,14 @@ def test_a_source_that_raises_is_unknown() -> None:
 # Peers -------------------------------------------------------------------------------------------------------------
 
 
-def snapshot(pid: int, due: float | None = 100.0, startup: str = "ready", ready: bool = True) -> peers.Snapshot:
+def snapshot(
+    pid: int, written: float = 100.0, late: float = -0.05, startup: str = "ready", ready: bool = True, culprit_at: float = 0
+) -> peers.Snapshot:
+    """As written by a process whose heartbeat was `late` seconds overdue then."""
     failed = [] if ready else ["queue_full"]
-    return peers.Snapshot(pid, due, startup, "", ready, "ok" if ready else "failed", failed, 0.01)
+    culprit = {"function": "tokenize", "at": culprit_at} if culprit_at else None
+    status = "ok" if ready else "failed"
+    return peers.Snapshot(pid, written, written - late, startup, "", ready, status, failed, 0.01, culprit)
 
 
 def test_the_living_are_read_the_dead_are_buried_with_their_gauges(tmp_path: Path) -> None:
@@ -209,38 +214,60 @@ def own(endpoint: str, code: int = 200) -> Report:
 
 
 def merged(
-    endpoint: str, *others: peers.Snapshot, now: float = 101, since: float = 0, speaks: bool = True, code: int = 200
+    endpoint: str, *others: peers.Snapshot, now: float = 100.9, since: float = 0, serves: bool = True, code: int = 200
 ) -> Report:
-    return merge.merge(own(endpoint, code), list(others), now, since, 30, speaks)
+    look = merge.Look(now=now, wall=now + 1e9, watching_since=since, live_after=30, serves=serves)
+    return merge.merge(own(endpoint, code), list(others), look)
 
 
 def test_one_process_is_its_own_answer() -> None:
     assert merged("live") == own("live")
 
 
-def test_the_worst_loop_speaks_for_live() -> None:
-    assert merged("live", snapshot(1), snapshot(2, due=90)).code == 200
-    stuck = merged("live", snapshot(1), snapshot(2, due=60))
+@pytest.mark.parametrize("serves", [True, False])
+def test_healthy_peers_are_not_late_by_the_age_of_their_files(serves: bool) -> None:
+    found = merged("live", snapshot(1), snapshot(2, late=0.1), serves=serves)
+    assert (found.checks["event_loop"], found.checks["blocked_seconds"]) == ("turning", 0)
+    assert found.checks["event_loop_lag_ms"] == 10
+    assert found.code == 200
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_the_worst_loop_speaks_for_live(serves: bool) -> None:
+    blocked = merged("live", snapshot(1), snapshot(2, late=20), serves=serves)
+    assert (blocked.code, blocked.checks["blocked_seconds"], blocked.checks["event_loop"]) == (200, 20.9, "blocked")
+    stuck = merged("live", snapshot(1), snapshot(2, late=40.1), serves=serves)
     assert (stuck.code, stuck.failed) == (503, ("event_loop_stuck",))
     assert stuck.reason == "the event loop of process 2 has not turned for 41.0 s"
-    assert stuck.checks["blocked_seconds"] == 41
+    assert stuck.checks["event_loop_lag_ms"] == 41000
+
+
+def test_a_process_that_no_longer_writes_is_late_too() -> None:
+    assert merged("live", snapshot(2), now=104).checks["blocked_seconds"] == 0
+    assert merged("live", snapshot(2), now=140).code == 503
+
+
+def test_the_culprit_of_an_earlier_block_is_not_shown() -> None:
+    now = 1e9 + 100.9
+    assert merged("live", snapshot(2, late=40, culprit_at=now - 39)).culprit == {"function": "tokenize", "at": now - 39}
+    assert merged("live", snapshot(2, late=40, culprit_at=now - 60)).culprit is None
 
 
 def test_after_a_suspension_a_peer_is_given_the_time_again() -> None:
-    assert merged("live", snapshot(2, due=60), since=95).code == 200
+    assert merged("live", snapshot(2, late=40), since=95).code == 200
 
 
 def test_a_launcher_speaks_through_its_servers() -> None:
-    assert merged("startup", snapshot(1), speaks=False, code=503).code == 200
-    assert merged("startup", snapshot(1), snapshot(2, startup="loading"), speaks=False, code=503).code == 503
-    assert merged("startup", snapshot(1, startup="failed"), speaks=False, code=503).code == 500
-    assert merged("ready", snapshot(1), speaks=False, code=503).code == 200
-    assert merged("live", snapshot(1, due=None), speaks=False).code == 200
+    assert merged("startup", snapshot(1), serves=False, code=503).code == 200
+    loading = merged("startup", snapshot(1), snapshot(2, startup="loading"), serves=False, code=503)
+    assert (loading.code, loading.failed) == (503, ("model_loading",))
+    assert merged("startup", snapshot(1, startup="failed"), serves=False, code=503).code == 500
+    assert merged("ready", snapshot(1), serves=False, code=503).code == 200
 
 
 def test_ready_as_long_as_one_is() -> None:
     assert merged("ready", snapshot(1, ready=False)).code == 200
-    assert merged("ready", snapshot(1, ready=False), speaks=False).failed == ("queue_full",)
+    assert merged("ready", snapshot(1, ready=False), serves=False).failed == ("queue_full",)
     assert merged("ready", snapshot(1), code=503).code == 200
 
 
