@@ -69,6 +69,7 @@ def read_report(raw: Mapping[str, Any]) -> TargetReport:
         last_progress=_number(raw, "last_progress"),
         canary_available=raw["canary_available"] if isinstance(raw.get("canary_available"), bool) else None,
         kind=str(raw.get("kind") or ""),
+        history=_history(raw.get("history")),
     )
 
 
@@ -127,6 +128,16 @@ def _progress(raw: Mapping[str, Any]) -> int | None:
     if value not in (0, 1):
         raise ValueError(f"progress is {value!r}")
     return int(value)
+
+
+def _history(raw: Any) -> tuple[tuple[float, str], ...]:
+    """States with their times, oldest first. An odd entry is left out: no proof rests on it."""
+    if not isinstance(raw, list):
+        return ()
+    entries = [(entry.get("t"), entry.get("state")) for entry in raw if isinstance(entry, Mapping)]
+    return tuple(
+        sorted((float(t), s) for t, s in entries if isinstance(t, int | float) and math.isfinite(t) and s in STATES)
+    )
 
 
 def _about(raw: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:

@@ -286,6 +286,8 @@ class TargetReport:
     last_progress: float | None = None
     canary_available: bool | None = None
     kind: str = ""
+    history: tuple[tuple[float, str], ...] = ()
+    """(since, state) of the last states, oldest first; only from `target`, not from `targets`."""
 
 
 @dataclass(frozen=True, slots=True)

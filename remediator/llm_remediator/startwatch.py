@@ -69,7 +69,10 @@ class StartWatch:
         if known is None:
             return (ForeignStart(box.id, started_at, "policy" if box.restart_count else "deployment"),)
         events = await self._outside.runtime(target).events(box.id, since=known, until=started_at + 5.0)
-        states = tuple(self._states.get(target.name, ()))
+        # The exporter remembers states that were over before we looked; ours outlive its restart.
+        reported = await self._outside.exporter.target(target.name)
+        told = reported.get().history if reported.ok else ()
+        states = sorted({*self._states.get(target.name, ()), *told})
         found = starts_from_events(box.id, events.value or (), known=known, newest=started_at, states=states)
         # Ours may lie between: somebody restarted it again while we still watched our own restart.
         return tuple(replace(s, cause="ours") if is_ours(attempts, box.id, s.started_at) else s for s in found)

@@ -278,6 +278,30 @@ async def test_two_foreign_restarts_while_stuck_mean_another_watchdog(make: Make
     assert world.remediator.counters().foreign_starts["a"] == 2  # type: ignore[union-attr]
 
 
+async def test_a_watchdog_faster_than_our_looks_is_known_by_the_exporters_history(make: Make) -> None:
+    world = make(rules=Rules(startup_grace=0.0, cooldown=3600.0, cooldown_max=7200.0))
+    engine, target = world.engines["a"], world.exporter.target
+    history: list[tuple[float, str]] = []
+
+    async def with_history(name: str) -> Any:
+        found = await target(name)
+        return replace(found, value=replace(found.get(), history=tuple(history)))
+
+    world.exporter.target = with_history  # type: ignore[method-assign]
+    await world.look()
+    for _ in range(2):
+        # Stalled and restarted within one of our intervals: no look of ours ever saw it ill.
+        history.append((world.clock.now + 5, "stalled"))
+        engine.stop_events(world.clock.now + 10)
+        engine.started(world.clock.now + 11)
+        await world.look()
+        await world.look()
+    engine.sick_since = world.clock.now - 400
+    await world.look()
+    assert ("skip", "foreign_owner") in [*await world.decisions("a"), *await _after(world, 4000)]
+    assert world.docker.restarts == []
+
+
 async def test_one_human_restart_only_starts_the_cooldown(make: Make) -> None:
     world = make(rules=Rules(startup_grace=0.0))
     engine = world.engines["a"]
@@ -566,6 +590,11 @@ async def test_a_broken_journal_restarts_nothing_and_answers_503(make: Make) -> 
     assert (overview.mode, overview.configured_mode, overview.journal_writable) == ("observe", "act", False)
     assert world.remediator.ready()[0] is False
     assert {v.next_gate for v in world.remediator.targets()} == {"journal"}
+
+
+async def _after(world: World, seconds: float) -> list[tuple[str, str]]:
+    await world.looks(seconds, every=300)
+    return await world.decisions("a")
 
 
 def _delivery(world: World) -> Any:

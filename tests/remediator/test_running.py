@@ -175,3 +175,17 @@ async def _until(look: object) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("not within five seconds")
+
+
+def test_the_exporters_history_is_taken_as_far_as_it_can_be_read() -> None:
+    from llm_remediator.exporter_client import read_report
+
+    odd = [
+        {"t": 9, "state": "stuck"},
+        {"t": None, "state": "busy"},
+        {"t": 5.0, "state": "stalled"},
+        7,
+        {"t": 6, "state": "x"},
+    ]
+    assert read_report({"name": "a", "state": "busy", "history": odd}).history == ((5.0, "stalled"), (9.0, "stuck"))
+    assert read_report({"name": "a", "state": "busy", "history": "none"}).history == ()
