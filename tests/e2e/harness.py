@@ -283,17 +283,22 @@ class Stack:
         wait_for("the remediator is ready again", 30, lambda: self.remediator("GET", "/-/ready").status == 200)
 
     def _http(self, method: str, port: int, path: str, body: object = None, token: str = "") -> Answer:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=15) as answer:
-                return Answer(answer.status, answer.read().decode())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, error.read().decode())
+        return http(method, f"http://127.0.0.1:{port}{path}", body, token)
+
+
+def http(method: str, url: str, body: object = None, token: str = "") -> Answer:
+    """One request; a status that means an error is an answer too."""
+    headers = {"Content-Type": "application/json"} if body is not None else {}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=15) as answer:
+            return Answer(answer.status, answer.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.read().decode())
 
 
 def run(command: list[str], timeout: float, environment: dict[str, str] | None = None) -> str:
