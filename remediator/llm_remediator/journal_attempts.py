@@ -75,9 +75,9 @@ def attempts(
 ) -> tuple[Attempt, ...]:
     """The newest attempts, oldest first."""
     rows = db.execute(
-        "SELECT * FROM attempts WHERE (?1 IS NULL OR target = ?1) AND (?2 IS NULL OR simulated = ?2)"
-        " ORDER BY id DESC LIMIT ?3",
-        (target, simulated, limit),
+        "SELECT * FROM attempts WHERE (:target IS NULL OR target = :target)"
+        " AND (:simulated IS NULL OR simulated = :simulated) ORDER BY id DESC LIMIT :limit",
+        {"target": target, "simulated": simulated, "limit": limit},
     ).fetchall()
     return tuple(_attempts(db, reversed(rows)))
 

@@ -130,8 +130,9 @@ def decisions(
     """Newest first, with what became of an act."""
     rows = db.execute(
         "SELECT d.*, a.result, a.phase, a.aftermath FROM decisions d LEFT JOIN attempts a ON a.decision_id = d.id"
-        " WHERE (?1 IS NULL OR d.target = ?1) AND (?2 IS NULL OR d.last_at >= ?2) ORDER BY d.id DESC LIMIT ?3",
-        (target, since, limit),
+        " WHERE (:target IS NULL OR d.target = :target) AND (:since IS NULL OR d.last_at >= :since)"
+        " ORDER BY d.id DESC LIMIT :limit",
+        {"target": target, "since": since, "limit": limit},
     ).fetchall()
     return [
         DecisionView(

@@ -55,9 +55,9 @@ def rearm_allowed(db: sqlite3.Connection, target: str, *, simulated: bool) -> bo
         return True
     at = db.execute("SELECT cleared_at FROM latches WHERE id = ?", (row["id"],)).fetchone()["cleared_at"]
     good = db.execute(
-        "SELECT 1 FROM attempts WHERE target = ?1 AND result = 'recovered' AND settled_at > ?2"
-        " UNION SELECT 1 FROM rearms WHERE target = ?1 AND at > ?2",
-        (target, at),
+        "SELECT 1 FROM attempts WHERE target = :target AND result = 'recovered' AND settled_at > :at"
+        " UNION SELECT 1 FROM rearms WHERE target = :target AND at > :at",
+        {"target": target, "at": at},
     ).fetchone()
     return good is not None
 
@@ -73,9 +73,9 @@ def clear_latch(db: sqlite3.Connection, target: str, *, at: float, by: str) -> b
 def clear_due_latch(db: sqlite3.Connection, target: str, *, at: float) -> bool:
     """Take off the latches whose time has come. False if there was none."""
     cursor = db.execute(
-        "UPDATE latches SET cleared_at = ?1, cleared_by = 'time'"
-        " WHERE target = ?2 AND cleared_at IS NULL AND rearm_at IS NOT NULL AND rearm_at <= ?1",
-        (at, target),
+        "UPDATE latches SET cleared_at = :at, cleared_by = 'time'"
+        " WHERE target = :target AND cleared_at IS NULL AND rearm_at IS NOT NULL AND rearm_at <= :at",
+        {"at": at, "target": target},
     )
     return cursor.rowcount > 0
 
@@ -154,4 +154,6 @@ def remembered(db: sqlite3.Connection, key: str) -> float | None:
 
 def touch(db: sqlite3.Connection, at: float) -> None:
     """Remember the newest wall time ever seen; a clock that later shows less is not believed."""
-    db.execute("INSERT INTO meta VALUES ('newest_seen', ?1) ON CONFLICT (key) DO UPDATE SET value = MAX(value, ?1)", (at,))
+    db.execute(
+        "INSERT INTO meta VALUES ('newest_seen', :at) ON CONFLICT (key) DO UPDATE SET value = MAX(value, :at)", {"at": at}
+    )
