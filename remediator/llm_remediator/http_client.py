@@ -57,6 +57,8 @@ class JsonClient:
         try:
             async with asyncio.timeout(timeout):
                 status, data = await self._send(method, path, params, body)
+        except aiohttp.ConnectionTimeoutError:
+            return failed(Status.UNAVAILABLE, f"{where}: no connection within {_CONNECT_TIMEOUT:g} s", _CONNECT_TIMEOUT)
         except TimeoutError:
             return failed(Status.TIMED_OUT, f"{where}: no answer within {timeout:g} s", timeout)
         except ValueError as exc:
