@@ -29,7 +29,7 @@ pull() {
     else
         [ "$REGISTRY" = answers ] && die "docker pull $1 failed: $(tail -1 "$CACHE/pull.log")"
         REGISTRY=none
-        note "no image registry answers; building from Debian's packages instead"
+        note "no image registry answers"
         return 1
     fi
 }

@@ -29,7 +29,7 @@ trap 'rm -rf "$work"' EXIT
 mapfile -t packages < <(apt-get -s install --no-install-recommends nginx-light haproxy systemd 2>/dev/null | awk '/^Inst/ { print $2 }')
 (cd "$work" && apt-get -q download "${packages[@]}") >>"$CACHE/apt.log" 2>&1 || die "download failed; see $CACHE/apt.log"
 for package in "$work"/*.deb; do dpkg -x "$package" "$TREE"; done
-libraries=$(find "$TREE" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:)
+libraries=$(find "$TREE" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)
 for program in usr/sbin/nginx usr/sbin/haproxy usr/bin/systemd-analyze; do
     [ -x "$TREE/$program" ] || continue # on the machine already
     printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$libraries" "$TREE/$program" >"$BIN/${program##*/}"
