@@ -10,7 +10,8 @@ import dataclasses
 import json
 import logging
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -27,6 +28,8 @@ from llm_remediator.service import Service, StoreError, UnknownTargetError
 log = logging.getLogger("llm.remediator.web")
 BODY_TIMEOUT = 15.0
 MOST_BODIES = 100
+MOST_A_SECOND = 2000
+"""Webhooks; twice what the busiest Alertmanager should send. 503, not 429: only that is tried again."""
 LONGEST_PAUSE = 30 * 86400.0
 DEFAULT_PAUSE = 3600.0
 _FORM = "application/x-www-form-urlencoded"
@@ -35,13 +38,21 @@ _FORM = "application/x-www-form-urlencoded"
 class RemediatorWeb:
     """The handlers, around one `Service`. `shown_config` is what `/config` shows, secrets masked."""
 
-    def __init__(self, service: Service, guard: BrowserGuard, shown_config: str = "") -> None:
+    def __init__(
+        self,
+        service: Service,
+        guard: BrowserGuard,
+        shown_config: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._service = service
+        self._monotonic = monotonic
         self._guard = guard
         self._shown_config = shown_config
         self._counts = WebhookCounts()
         self._registry: CollectorRegistry = registry(service, self._counts)
         self._bodies = 0
+        self._second = self._this_second = 0
 
     def app(self) -> web.Application:
         """The application; `llm_common.web.serve` runs it."""
@@ -84,6 +95,11 @@ class RemediatorWeb:
         """202 only after the alerts are stored; 503 if they cannot be: nothing else makes it try again."""
         if self._bodies >= MOST_BODIES:
             return refused(503, f"{MOST_BODIES} webhooks are being read already")
+        second = int(self._monotonic())
+        self._this_second = self._this_second + 1 if second == self._second else 1
+        self._second = second
+        if self._this_second > MOST_A_SECOND:
+            return refused(503, f"over {MOST_A_SECOND} webhooks a second")
         self._bodies += 1
         try:
             async with asyncio.timeout(BODY_TIMEOUT):

@@ -96,6 +96,17 @@ async def test_too_many_bodies_at_once_are_503_which_is_tried_again(
     assert (await http.post("/api/v1/alerts", json=body())).status == 503
 
 
+async def test_a_flood_is_503(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_module, "MOST_A_SECOND", 3)
+    now = 7.5
+    app = RemediatorWeb(service, BrowserGuard(), "", monotonic=lambda: now).app()
+    async with TestClient(TestServer(app)) as http:
+        codes = [(await http.post("/api/v1/alerts", json=body())).status for _ in range(5)]
+        assert codes == [202, 202, 202, 503, 503]
+        now = 8.5
+        assert (await http.post("/api/v1/alerts", json=body())).status == 202
+
+
 async def test_a_sender_that_hangs_up_early_does_not_undo_the_storing(http: Client, service: FakeService) -> None:
     raw = json.dumps(body()).encode()
     reader, writer = await asyncio.open_connection(http.host, http.port)
