@@ -50,5 +50,5 @@ images: ## only fetch or build the images
 	@scripts/docker-engine.sh start && scripts/images.sh all
 
 clean: ## remove the virtual environment and the cache of base images and tools
-	@rm -rf --one-file-system $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
 	@scripts/clean.sh

@@ -5,4 +5,4 @@ if [ "$("$ROOT/scripts/docker-engine.sh" status 2>/dev/null || true)" != "" ] &&
     [ "$("$ROOT/scripts/docker-engine.sh" status)" != "started by somebody else" ]; then
     die "the dockerd that 'make run' started still runs: run 'make stop' first"
 fi
-rm -rf --one-file-system "$CACHE"
+rm -rf "$CACHE"

@@ -7,7 +7,12 @@
 PID_FILE=$CACHE/dockerd.pid
 LOG=$CACHE/dockerd.log
 
-answers() { have docker && timeout 10 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+# A hung daemon does not answer either; macOS has no `timeout`.
+answers() {
+    local limit=()
+    ! have timeout || limit=(timeout 10)
+    have docker && ${limit[@]+"${limit[@]}"} docker version --format '{{.Server.Version}}' >/dev/null 2>&1
+}
 
 # The process id is ours only while it is still a dockerd begun at the recorded moment: ids are used again after a reboot.
 started_at() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; }
