@@ -6,6 +6,7 @@ import gzip
 import json
 import threading
 import time
+from bisect import bisect_right
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ class RecordedServer:
 
     def __init__(self, name: str) -> None:
         self.name, self.looks, self.port = name, observations(name), free_port()
+        self.times = [look["t"] for look in self.looks]
         self.began = time.monotonic() + 1e9
         self.listening: ThreadingHTTPServer | None = None
         self.ended = threading.Event()
@@ -38,8 +40,7 @@ class RecordedServer:
 
     def now(self) -> dict[str, Any]:
         """The look that holds now."""
-        t = time.monotonic() - self.began
-        return [self.looks[0], *(look for look in self.looks if look["t"] <= t)][-1]
+        return self.looks[max(0, bisect_right(self.times, time.monotonic() - self.began) - 1)]
 
     def close(self) -> None:
         self.ended.set()
@@ -47,7 +48,7 @@ class RecordedServer:
 
     def _run(self) -> None:
         """Listen, except while the recorded port refused connections."""
-        while not self.ended.wait(0.05):
+        while not self.ended.wait(0.2):
             refused = self.now()["metrics"].get("kind") == "refused"
             if refused and self.listening:
                 self._silence()
