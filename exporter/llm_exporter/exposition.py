@@ -12,6 +12,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -21,6 +23,8 @@ _VALUE = re.compile(
     r"(?:\s+[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)?(?:\s+#\s.*)?\s*$"
 )
 _ESCAPE = re.compile(r"\\(.)")
+CACHED_LABELS = 400
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _ESCAPED = {"n": "\n", '"': '"', "\\": "\\"}
 
 
@@ -91,19 +95,42 @@ def read_line(line: str) -> Sample | None:
     name = _NAME.match(line)
     if name is None:
         return None
-    labels: dict[str, str] = {}
+    labels: Mapping[str, str] = _NO_LABELS
     at = name.end()
     if (brace := _opening(line, at)) is not None:
-        end = _labels(line, brace, labels)
-        if end is None:
-            return None
-        at = end
+        close = line.rfind("}") + 1
+        known = _labels_of(line[brace:close]) if close - brace <= CACHED_LABELS else None
+        if known is None:
+            # An exemplar behind the value, or a brace inside a quoted label: from the start, then.
+            fresh: dict[str, str] = {}
+            end = _labels(line, brace, fresh)
+            if end is None:
+                return None
+            labels, at = fresh, end
+        else:
+            labels, at = known, close
     elif at < len(line) and not line[at].isspace():
         return None
-    value = _VALUE.match(line, at)
-    if value is None:
-        return None
-    return Sample(name.group(), labels, float(value.group(1)))
+    value = _number(line[at:])
+    return None if value is None else Sample(name.group(), labels, value)
+
+
+@lru_cache(maxsize=8192)
+def _labels_of(text: str) -> Mapping[str, str] | None:
+    """The labels of a whole ``…}``, or None if it is not exactly that. Pages repeat their labels at every look."""
+    labels: dict[str, str] = {}
+    return MappingProxyType(labels) if _labels(text, 0, labels) == len(text) else None
+
+
+def _number(text: str) -> float | None:
+    """The value behind name and labels; a timestamp or an exemplar may follow it."""
+    if "_" not in text and text.isascii():
+        try:
+            return float(text)
+        except ValueError:
+            pass  # a timestamp, an exemplar, or no number: the pattern tells
+    value = _VALUE.match(text)
+    return None if value is None else float(value.group(1))
 
 
 def _opening(line: str, at: int) -> int | None:
@@ -138,9 +165,15 @@ def _lines(text: str, names: Iterable[str] | None) -> Iterator[str]:
                 yield stripped
         return
     page = "\n" + text
+    there: dict[str, bool] = {}
     for name in dict.fromkeys(names):
         for spelling in dict.fromkeys((name, name.replace(":", "_"))):
-            yield from _lines_of(page, "\n" + spelling)
+            # One search for ``vllm:`` or ``vllm_`` spares one for each series in a spelling that the page does not use.
+            prefix = spelling[: name.find(":") + 1]
+            if prefix not in there:
+                there[prefix] = "\n" + prefix in page
+            if there[prefix]:
+                yield from _lines_of(page, "\n" + spelling)
 
 
 def _lines_of(page: str, start: str) -> Iterator[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 
 from llm_exporter.judge import WORST_FIRST, State
 from llm_exporter.names import INDEX, TARGET_FAMILIES
 from llm_exporter.snapshot import Checks, Snapshot
 
 Lines = tuple[str, ...]
+STATES = tuple(State)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 FIRST_TOKEN_BOUNDS = ((1.0, "1"), (10.0, "10"), (math.inf, "+Inf"))
 
@@ -42,10 +44,10 @@ class _Page:
         rest = "".join(f",{key}={quoted(text)}" for key, text in labels)
         self._lines[INDEX[family]].append(f"{family}{{{self._target}{rest}}} {number(value)}\n")
 
-    def states(self, family: str, current: State, among: Iterable[State], *labels: tuple[str, str]) -> None:
+    def states(self, family: str, current: State, among: tuple[State, ...], *labels: tuple[str, str]) -> None:
         """A StateSet: one line per state, exactly one is 1."""
-        for state in among:
-            self.add(family, state is current, *labels, (family, state.value))
+        rest = "".join(f",{key}={quoted(text)}" for key, text in labels)
+        self._lines[INDEX[family]].append(_states(family, self._target + rest, current, among))
 
     def counts(self, family: str, counts: Mapping[str, int], label: str) -> None:
         """A counter by one label."""
@@ -57,11 +59,17 @@ class _Page:
         return tuple("".join(lines) for lines in self._lines)
 
 
+@lru_cache(maxsize=20_000)
+def _states(family: str, labels: str, current: State, among: tuple[State, ...]) -> str:
+    """The lines of a StateSet; a target stays in its state for most looks."""
+    return "".join(f'{family}{{{labels},{family}="{state.value}"}} {int(state is current)}\n' for state in among)
+
+
 def render(snapshot: Snapshot) -> Lines:
     """All lines of a target as of its last look."""
     page = _Page(snapshot.name)
     verdict = snapshot.verdict
-    page.states("llm_health_state", verdict.state, State)
+    page.states("llm_health_state", verdict.state, STATES)
     page.add("llm_up", snapshot.up)
     _info(page, snapshot)
     _checks(page, snapshot.checks)
@@ -145,7 +153,7 @@ def _lanes(page: _Page, snapshot: Snapshot) -> None:
 def render_stale(snapshot: Snapshot) -> Lines:
     """The lines of a target that was not looked at for three intervals, or never: never old numbers."""
     page = _Page(snapshot.name)
-    page.states("llm_health_state", State.UNKNOWN, State)
+    page.states("llm_health_state", State.UNKNOWN, STATES)
     page.add("llm_up", 0)
     _info(page, snapshot)
     _checks(page, Checks())

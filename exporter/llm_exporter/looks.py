@@ -15,6 +15,8 @@ NOT_FOR_US = frozenset({400, 401, 403, 404, 405, 501})
 NO_SUCH_PAGE = frozenset({404, 405})
 UNREACHABLE = frozenset({"refused", "dns", "tls", "noroute"})
 SIDE_TIMEOUT = 2.0
+# The static endpoint only serves one gauge; asked with every look it would cost a third of all requests.
+STATIC_EVERY = 30.0
 ONCE_TRIES = 3
 
 
@@ -29,6 +31,7 @@ class Looker:
         self._asked = 0
         self._other_path: str | None = None
         self.static_seconds: float | None = None
+        self._static_at = -STATIC_EVERY
 
     def forget(self) -> None:
         """Another process answers now: ask everything anew."""
@@ -41,7 +44,8 @@ class Looker:
         `served` says that this process has served: an engine whose health runs the model is not asked for it then.
         """
         began, unix = self._clock.monotonic(), self._clock.unix()
-        self.static_seconds = None
+        if began - self._static_at >= STATIC_EVERY:
+            self.static_seconds = None
         without_metrics = engine is not None and engine.metrics_path is None
         health: Page | None = None
         health_path = engine.health_path if engine is not None else "/health"
@@ -99,9 +103,12 @@ class Looker:
                 else:
                     pages[path] = page
         static = engine.once[0] if engine.once else None
-        if static is None or static in self._refused or self._clock.monotonic() >= deadline:
+        now = self._clock.monotonic()
+        due = static in pages or now - self._static_at >= STATIC_EVERY
+        if static is None or static in self._refused or not due or now >= deadline:
             return pages
         page = pages.get(static) or await self._side(static, timeout, deadline)
+        self._static_at = now
         if page.status == 200:
             self.static_seconds = page.seconds
         elif page.status in NOT_FOR_US:
