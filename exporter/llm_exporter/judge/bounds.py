@@ -47,7 +47,7 @@ def grace_until(settings: Settings, age: float | None, lane: LaneHistory, now: f
     """Until when this lane cannot be called stuck because it has only just started, or None.
 
     Counted from the engine's start and from its first work after it: compiling and graph capture happen there (vLLM issues
-    34399 and 16961: 37 minutes and 3 hours). With an unknown start it counts from first sight, while no token was counted.
+    34399 and 16961: 37 minutes and 3 hours), behind gauges that say 0/0 until the first step is done. With an unknown start it counts from first sight, while no token was counted.
     """
     if settings.start_grace <= 0:
         return None
@@ -57,5 +57,8 @@ def grace_until(settings: Settings, age: float | None, lane: LaneHistory, now: f
         started = lane.since
     else:
         started = now - max(age, 0.0)
-    until = max(started, lane.first_work if lane.first_work is not None else started) + settings.start_grace
+    first_work = lane.first_work
+    if first_work is None and lane.fresh:
+        first_work = lane.silent_since  # the canary that nobody answers is itself this process's first work
+    until = max(started, first_work if first_work is not None else started) + settings.start_grace
     return until if until > now else None
