@@ -47,7 +47,8 @@ def grace_until(settings: Settings, age: float | None, lane: LaneHistory, now: f
     """Until when this lane cannot be called stuck because it has only just started, or None.
 
     Counted from the engine's start and from its first work after it: compiling and graph capture happen there (vLLM issues
-    34399 and 16961: 37 minutes and 3 hours), behind gauges that say 0/0 until the first step is done. With an unknown start it counts from first sight, while no token was counted.
+    34399 and 16961: 37 minutes and 3 hours), behind gauges that say 0/0 until the first step is done. With an unknown
+    start it counts from first sight, while no token was counted.
     """
     if settings.start_grace <= 0:
         return None
