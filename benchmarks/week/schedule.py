@@ -35,6 +35,7 @@ class Event(StrEnum):
     SLEEP = "sleep"
     WAKE = "wake"
     COMPILE = "compile"
+    FIRST_COMPILE = "compile at the first step after idle"
     LOOP_STALL = "loop stall"
     MASS_ABORT = "all clients leave"
 
@@ -94,6 +95,7 @@ def draw(server: Server, seed: int, days: float = 7.0, hangs_of_each: int = 1) -
         *(Happening(at, Event.REDEPLOY) for at in times(server.redeployments) if clear(at)),
         *(Happening(at, Event.CRASH) for at in times(server.crashes) if clear(at)),
         *(Happening(at, Event.COMPILE, chance.uniform(20.0, 200.0)) for at in times(server.compiles)),
+        *(Happening(at, Event.FIRST_COMPILE, chance.uniform(20.0, 200.0)) for at in times(server.first_compiles)),
         *(Happening(at, Event.LOOP_STALL, chance.uniform(5.0, 40.0)) for at in _within(chance, saturated, server, days)),
         *(Happening(at, Event.MASS_ABORT) for at in times(server.mass_aborts)),
         *(Happening(at, Event.SLEEP) for at in sleeps),

@@ -33,6 +33,8 @@ class Server:
     """All clients leave at once: a batch that is cancelled."""
     compiles: int = 0
     """Steps that compile for a new shape while work is held, 20 to 200 s."""
+    first_compiles: int = 3
+    """The same at the first step after idle, when the page still says 0/0."""
     sleeps: int = 0
     """Nights in which it is put to sleep (vLLM's sleep mode) for six hours."""
     redeployments: int = 2

@@ -133,6 +133,7 @@ class World:
         hang = self.hang
         if hang is None:
             self.score.false_pages += 1
+            self.score.false_reasons.append(f"told a person at {self.now / HOUR:.2f} h: {why}")
         elif hang.paged is None:
             hang.paged = self.now
             self.at(self.now + PERSON_ACTS, lambda: self._person(hang))
@@ -172,7 +173,7 @@ class World:
         if self.asleep or self.api_blocked_until == FOREVER:
             self.engine.waiting.append(request)  # nobody takes it in: it waits without being seen
             return
-        if self._first_compile is not None:
+        if self._first_compile is not None and self.engine.held == 0:
             self.engine.frozen_until = self.now + self._first_compile
             self._first_compile = None
         if self._armed is Hang.FIRST_STEP and self.engine.held == 0:
@@ -213,6 +214,8 @@ class World:
                 self._wake()
             case Event.COMPILE:
                 self._compile(happening.value, self.now + 3 * HOUR)
+            case Event.FIRST_COMPILE:
+                self._first_compile = max(self._first_compile or 0.0, happening.value)
             case Event.LOOP_STALL:
                 if not self.refused and self.hang is None:
                     self.api_blocked_until = self.now + happening.value

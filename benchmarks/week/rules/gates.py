@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from benchmarks.week.page import UNIX_AT_START
 from benchmarks.week.world import Cause, World
-from llm_exporter.judge import Verdict
-from llm_exporter.pipeline import Seen
+from llm_exporter.judge import Observation, Verdict
 from llm_remediator.model import (
     Alert,
     Attempt,
@@ -46,9 +45,9 @@ class Gates:
         self._report: TargetReport | None = None
         self.refusals: dict[str, int] = {}
 
-    def saw(self, seen: Seen, state_since: float) -> None:
+    def saw(self, observation: Observation, verdict: Verdict, state_since: float) -> None:
         """The exporter's report after a look, as ``GET /api/v1/targets/NAME`` tells it."""
-        before, verdict, observation = self._report, seen.verdict, seen.observation
+        before = self._report
         lane = verdict.lanes[0] if verdict.lanes else None
         unserved = observation.reach in ("refused", "reset", "loading")
         now = self._unix(self._world.now)
@@ -65,7 +64,7 @@ class Gates:
             held=verdict.held,
             up=observation.reach == "answered",
             last_observation=now,
-            process_started=seen.reading.started,
+            process_started=now - observation.age if observation.age is not None else None,
             incarnation=observation.incarnation,
             last_restart_seen=now if verdict.restarted else (before.last_restart_seen if before else None),
             last_unserved=now if unserved else (before.last_unserved if before else None),

@@ -1,20 +1,16 @@
 """Our own: the exporter's judge looks every 5 s with its defaults, the remediator's gates decide, nothing is simplified away.
 
-The same `llm_exporter.pipeline.step` and `llm_remediator.policy.decide` run here as in the products; this module only does
+The same `llm_exporter.judge.judge` and `llm_remediator.policy.decide` run here as in the products; this module only does
 what their shells do: it makes looks, sends the canaries that the judge asks for, and plays Prometheus and Docker.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from benchmarks.week.engine import Request
-from benchmarks.week.page import UNIX_AT_START, render
+from benchmarks.week.page import UNIX_AT_START, evidence, facts
 from benchmarks.week.rules.gates import Gates
 from benchmarks.week.world import World
-from llm_exporter.engines import Known, Look, Page
-from llm_exporter.judge import CanaryOutcome, CanaryRequest, Settings, State, Verdict
-from llm_exporter.pipeline import Mind, Seen, step
+from llm_exporter.judge import CanaryOutcome, CanaryRequest, History, Observation, Settings, State, Verdict, judge
 
 SETTINGS = Settings()
 TIMEOUT = 4.0
@@ -22,6 +18,8 @@ PROMETHEUS_EVERY = 15.0
 """Scrape and evaluation of the shipped Prometheus configuration; LLMEngineStuck has ``for: 0s``."""
 PROOF_PAUSE = 5.0
 _CANARY_LOOK = 1.0
+SEEN_FOR = 60.0
+"""Every shipped alert asks for a state in the last minute (``max_over_time(…[1m])``), then waits its ``for``."""
 _PAGED_AFTER = {
     State.STUCK: 600.0,  # LLMEngineStuckUnattended
     State.STARVED: 60.0,  # LLMEngineStarved
@@ -37,22 +35,18 @@ class Stuckproof:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        known = Known(version=world.server.version, model="m")
-        self._mind = replace(Mind.of("vllm"), known=known)
+        self._history = History()
         self._gates = Gates(world)
-        self._seen: Seen | None = None
+        self.verdict: Verdict | None = None
         self._flight: tuple[CanaryRequest, Request | None, float] | None = None
         self._outcome: CanaryOutcome | None = None
         self._state_since = 0.0
-        self._paged = False
+        self._state_at: dict[State, float] = {}
+        self._active_since: dict[State, float] = {}
+        self._paged: set[State] = set()
         self._proving = False
         world.at(SETTINGS.interval, self._every_look)
         world.at(PROMETHEUS_EVERY, self._every_scrape)
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The last one."""
-        return self._seen.verdict if self._seen is not None else None
 
     def _every_look(self) -> None:
         self._world.at(self._world.now + SETTINGS.interval, self._every_look)
@@ -62,39 +56,47 @@ class Stuckproof:
         world = self._world
         world.engine.advance(world.now)
         outcome, self._outcome = self._outcome, None
-        flight = self._flight
         before = self.verdict
-        self._mind, self._seen = step(
-            self._mind,
-            Look(world.now, UNIX_AT_START + world.now, *self._fetch()),
-            SETTINGS,
+        observation = self._observe(outcome)
+        self._history, verdict = judge(self._history, observation, world.now, SETTINGS)
+        self.verdict = verdict
+        if before is None or before.state is not verdict.state:
+            self._state_since = world.now
+        self._gates.saw(observation, verdict, self._state_since)
+        if verdict.wants is not None and self._flight is None:
+            self._send(verdict.wants)
+
+    def _observe(self, outcome: CanaryOutcome | None) -> Observation:
+        world, unix, known = self._world, UNIX_AT_START + self._world.now, facts(self._world.server)
+        if world.refused:
+            return Observation(unix, "refused", "connection refused", known, canary=outcome)
+        if not world.answers_within(TIMEOUT):
+            return Observation(unix, "timeout", f"no answer within {TIMEOUT:.0f} s", known, canary=outcome)
+        flight = self._flight
+        return Observation(
+            unix,
+            "answered",
+            facts=known,
+            lanes=(evidence(world),),
+            incarnation=f"{UNIX_AT_START + world.started:.3f}",
+            age=world.now - world.started,
+            health=200,
             canary=outcome,
             own_canary=flight is not None,
             own_canary_lane=flight[0].lane if flight is not None else None,
         )
-        verdict = self._seen.verdict
-        if before is None or before.state is not verdict.state:
-            self._state_since, self._paged = world.now, False
-        self._gates.saw(self._seen, self._state_since)
-        self._tell_a_person(verdict)
-        if verdict.wants is not None and self._flight is None:
-            self._send(verdict.wants)
 
-    def _fetch(self) -> tuple[Page, Page]:
-        world = self._world
-        if world.refused:
-            refused = Page(kind="refused", error="connection refused")
-            return refused, refused
-        if not world.answers_within(TIMEOUT):
-            silent = Page(kind="timeout", error="no answer", seconds=TIMEOUT)
-            return silent, silent
-        return Page(status=200, body=render(world), seconds=0.005), Page(status=200, seconds=0.001)
-
-    def _tell_a_person(self, verdict: Verdict) -> None:
-        limit = _PAGED_AFTER.get(verdict.state)
-        if limit is not None and not self._paged and self._world.now - self._state_since >= limit:
-            self._paged = True
-            self._world.page(verdict.sentence)
+    def _evaluate_alerts(self, verdict: Verdict) -> None:
+        """What Prometheus does every 15 s with the states that a person is told of."""
+        now = self._world.now
+        self._state_at[verdict.state] = now
+        for state, hold in _PAGED_AFTER.items():
+            if now - self._state_at.get(state, -SEEN_FOR) >= SEEN_FOR:
+                self._active_since.pop(state, None)
+                self._paged.discard(state)
+            elif now - self._active_since.setdefault(state, now) >= hold and state not in self._paged:
+                self._paged.add(state)
+                self._world.page(f"{state.value}; now {verdict.sentence}")
 
     def _send(self, asked: CanaryRequest) -> None:
         request = self._world.submit(1, 1)
@@ -130,6 +132,8 @@ class Stuckproof:
         world.at(world.now + PROMETHEUS_EVERY, self._every_scrape)
         self._gates.verify()
         verdict = self.verdict
+        if verdict is not None:
+            self._evaluate_alerts(verdict)
         if verdict is not None and verdict.state is State.STUCK and not self._proving:
             self._proving = True
             self._look()

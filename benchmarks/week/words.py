@@ -1,0 +1,2 @@
+BEFORE = "{weeks} {seeds} {table} {by_kind}"
+AFTER = "{servers}"
