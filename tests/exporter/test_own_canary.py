@@ -130,12 +130,9 @@ def test_a_first_canary_that_meets_a_cold_compile_is_first_work_and_has_its_grac
     """Loaded for 150 s, then 8 minutes of compiling begin with our own canary: silence ends 630 s after the start."""
     patience = Settings(interval=5, start_grace=600)
     history, states = History(), []
-    ended = {
-        35: CanaryOutcome("idle", "silent", 0.0, 30.0, lane="0"),
-        70: CanaryOutcome("idle", "silent", 36.0, 30.0, lane="0"),
-    }
+    ended = {t: CanaryOutcome("idle", "silent", t - 34.0, 30.0, lane="0") for t in (35, 70)}
     for t in range(0, 800, 5):
         seen = replace(look(t, 0, steps=0), canary=ended.get(t), age=t + 150.0)
         history, verdict = judge(history, seen, t, patience)
         states.append(verdict.state)
-    assert states.index(State.STUCK) * 5 == 600
+    assert states.index(State.STUCK) * 5 == 605
