@@ -31,9 +31,7 @@ def totals(seeds: Iterable[int], processes: int) -> list[Total]:
     tasks = [(rule, server, seed) for rule in RULES for server, seed in weeks]
     with ProcessPoolExecutor(processes) as pool:
         scores = list(pool.map(one, tasks))
-    return [
-        Total(rule, tuple(scores[index * len(weeks) : (index + 1) * len(weeks)])) for index, rule in enumerate(RULES)
-    ]
+    return [Total(rule, tuple(scores[index * len(weeks) : (index + 1) * len(weeks)])) for index, rule in enumerate(RULES)]
 
 
 def main() -> int:

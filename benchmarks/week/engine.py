@@ -178,8 +178,6 @@ class Engine:
     def _kv(self) -> float:
         chunk = self.server.chunk
         tokens = chunk * (self._prefilled // chunk)
-        tokens += sum(
-            request.prompt + request.tokens - max(0.0, ends - self._clock) for ends, _, request in self.decoding
-        )
+        tokens += sum(request.prompt + request.tokens - max(0.0, ends - self._clock) for ends, _, request in self.decoding)
         blocks = tokens // self.server.block_tokens
         return min(1.0, blocks / self.server.kv_blocks)

@@ -1,7 +1,7 @@
 """What the exporter would read from a simulated server: as a metrics page, and as the evidence made from it.
 
-The page costs a parser's time per look; a week has 120,960 looks. So the week is judged from `evidence`, and a test holds that
-the exporter's own adapter makes the very same evidence from `render`.
+The page costs a parser's time per look; a week has 120,960 looks. So the week is judged from `evidence`, and a test holds
+that the exporter's own adapter makes the very same evidence from `render`.
 """
 
 from __future__ import annotations

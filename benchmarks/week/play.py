@@ -54,9 +54,7 @@ class Total:
 
     @property
     def paged_only(self) -> int:
-        return sum(
-            hang.restarted is None and hang.paged is not None for score in self.scores for hang in score.hangs
-        )
+        return sum(hang.restarted is None and hang.paged is not None for score in self.scores for hang in score.hangs)
 
     @property
     def missed(self) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks.week.play import Total
 from benchmarks.week.schedule import Hang
 from benchmarks.week.servers import SERVERS
-from benchmarks.week.words import AFTER, BEFORE
 
+_PROSE = Path(__file__).with_name("document.md")
 _HEAD = (
     "| rule | false restarts | requests lost in them | hangs restarted | told a person | missed | median detection "
     "| downtime |\n|---|---:|---:|---:|---:|---:|---:|---:|"
@@ -41,7 +42,7 @@ def by_kind(totals: Sequence[Total]) -> str:
 
 
 def page(totals: Sequence[Total], seeds: int) -> str:
-    """The whole document; its prose is in `benchmarks.week.words`."""
+    """The whole document; its prose is in benchmarks/week/document.md."""
     weeks = seeds * len(SERVERS)
     servers = "\n".join(
         f"| {s.name} | vLLM {s.version} | {s.slots} | {s.prefill_rate:.0f} / {s.decode_rate:g} | {s.chat_per_hour:.0f} "
@@ -49,9 +50,7 @@ def page(totals: Sequence[Total], seeds: int) -> str:
         f"| {s.sleeps} | {s.redeployments} | {s.loop_stalls} |"
         for s in SERVERS
     )
-    return BEFORE.format(weeks=weeks, seeds=seeds, table=table(totals), by_kind=by_kind(totals)) + AFTER.format(
-        servers=servers
-    )
+    return _PROSE.read_text().format(weeks=weeks, seeds=seeds, table=table(totals), by_kind=by_kind(totals), servers=servers)
 
 
 def _clock(seconds: float | None) -> str:

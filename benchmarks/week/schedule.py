@@ -124,9 +124,7 @@ def _hangs(chance: random.Random, length: float, of_each: int) -> list[Happening
     kinds = [kind for kind in Hang for _ in range(of_each)]
     chance.shuffle(kinds)
     stretch = (length - _WARM_UP) / len(kinds)
-    return [
-        Happening(_WARM_UP + stretch * (index + chance.uniform(0.2, 0.5)), kind) for index, kind in enumerate(kinds)
-    ]
+    return [Happening(_WARM_UP + stretch * (index + chance.uniform(0.2, 0.5)), kind) for index, kind in enumerate(kinds)]
 
 
 def _nights(length: float, count: int) -> list[float]:

@@ -1,8 +1,8 @@
 """The step-counter rule of gonka-ai/gonka pull request 1421, as its description and runner say.
 
-Work held (running or waiting above 0) and ``vllm:iteration_tokens_total_count`` frozen for longer than 120 s, on three looks
-in a row: restart. A scrape that times out (3 s) neither passes for idle nor for progress. While the port is refused the start
-has 20 minutes (VLLM_RUNNER_TIMEOUT). How often it looks is up to its caller; every 5 s here, our own interval.
+Work held (running or waiting above 0) and ``vllm:iteration_tokens_total_count`` frozen for longer than 120 s, on three
+looks in a row: restart. A scrape that times out (3 s) neither passes for idle nor for progress. While the port is refused a
+start has 20 minutes (VLLM_RUNNER_TIMEOUT). How often it looks is up to its caller; every 5 s here, our own interval.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our own: the exporter's judge looks every 5 s with its defaults, the remediator's gates decide, nothing is simplified away.
+"""Our own: the exporter's judge looks every 5 s with its defaults, the remediator's gates decide.
 
 The same `llm_exporter.judge.judge` and `llm_remediator.policy.decide` run here as in the products; this module only does
 what their shells do: it makes looks, sends the canaries that the judge asks for, and plays Prometheus and Docker.

@@ -1,2 +1,0 @@
-BEFORE = "{weeks} {seeds} {table} {by_kind}"
-AFTER = "{servers}"
