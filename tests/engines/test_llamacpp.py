@@ -318,10 +318,10 @@ def test_router_mode(llama: Callable[..., lab.Engine], judged: Callable[..., Exp
         watching(exporter, "router") as router,
         watching(exporter, "small") as watch,
     ):
-        first = watch.until(lambda said: said.state in ("sleeping", "unknown") and said.target["up"], 15)
+        first = watch.until("sleeping", 15)
         watch.stays(10)
         assert len(engine.session()) == 1, "our looks have loaded a model"
-        assert router.states(first.t) == ["unknown"]
+        router.until("unknown", LATE)
         assert "/metrics?model=" in router.now.reason
         requests = lab.send(engine, 2, tokens=LONG // 2)
         watch.until("busy", 2 * LATE)
