@@ -121,7 +121,7 @@ def test_endpoints_need_no_key_and_everything_else_does(engine: tuple[lab.Engine
 
 def test_gauges_are_on_vllms_own_metrics(engine: tuple[lab.Engine, int]) -> None:
     vllm, side = engine
-    lab.wait_for("the gauges", lambda: "llm_health_ready" in metrics(vllm.port), 20)
+    lab.wait_for("the gauges", lambda: metrics(vllm.port).get("llm_health_ready") == 1, 20)
     for port in (vllm.port, side):
         found = metrics(port)
         assert found["llm_health_live"] == found["llm_health_ready"] == found["llm_health_startup"] == 1
@@ -143,7 +143,7 @@ def test_streams_pass_as_the_very_same_messages(engine: tuple[lab.Engine, int]) 
 
 def test_the_queue_is_vllms_and_turns_ready_off(engine: tuple[lab.Engine, int]) -> None:
     vllm, side = engine
-    requests = lab.send(vllm, 8, tokens=3000)
+    requests = lab.send(vllm, 16, tokens=7000)
     lab.wait_for("ready is off", lambda: health(side, "ready")[0] == 503, 60)
     body = health(side, "ready")[1]
     assert body["failed"] == ["queue_full"]
