@@ -116,7 +116,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fut
         pytest.skip("no Docker Engine answers; `make test-e2e` starts one")
     import_image(client)
     hands = Hands(client)
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(len(SCENARIOS)) as pool:
         try:
             yield {name: pool.submit(play, tmp_path_factory.mktemp(name), client, hands) for name, play in SCENARIOS.items()}
         finally:
