@@ -41,7 +41,7 @@ class _Page:
         """One sample; None is absent."""
         if value is None:
             return
-        rest = "".join(f",{key}={quoted(text)}" for key, text in labels)
+        rest = "".join([f",{key}={quoted(text)}" for key, text in labels]) if labels else ""
         self._lines[INDEX[family]].append(f"{family}{{{self._target}{rest}}} {number(value)}\n")
 
     def states(self, family: str, current: State, among: tuple[State, ...], *labels: tuple[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -84,7 +84,9 @@ def pick(samples: Samples, what: Pick | None, labels: tuple[str, ...]) -> dict[s
     return {}
 
 
-def _merged(found: Iterable[Sample], labels: tuple[str, ...], how: str) -> dict[str, float]:
+def _merged(found: Sequence[Sample], labels: tuple[str, ...], how: str) -> dict[str, float]:
+    if len(found) == 1:
+        return {lane_of(found[0], labels): found[0].value}
     by_series: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
     for sample in found:
         rest = frozenset((k, v) for k, v in sample.labels.items() if k not in NOT_IDENTITY)
@@ -101,31 +103,27 @@ def _merged(found: Iterable[Sample], labels: tuple[str, ...], how: str) -> dict[
 
 def read_lanes(samples: Samples, table: LaneTable) -> tuple[LaneEvidence, ...]:
     """Evidence of every lane of the page, in the lanes' order."""
-    lanes: dict[str, LaneEvidence] = {}
+    lanes: dict[str, dict[str, Any]] = {}
 
     def into(what: Pick | None, attribute: str, add: bool = False) -> None:
         for lane, (_, value) in pick(samples, what, table.labels).items():
-            old = lanes.get(lane, LaneEvidence(lane))
-            total = value + (getattr(old, attribute) or 0.0) if add else value
-            changes: dict[str, Any] = {attribute: total}
-            lanes[lane] = replace(old, **changes)
+            known = lanes.setdefault(lane, {})
+            known[attribute] = value + known.get(attribute, 0.0) if add else value
 
     for what in table.progress:
         for lane, (name, value) in pick(samples, what, table.labels).items():
-            old = lanes.get(lane, LaneEvidence(lane))
             key = name + "".join(f"{{{k}={v}}}" for k, v in what.where.items())
-            lanes[lane] = replace(old, progress={**old.progress, key: value})
+            lanes.setdefault(lane, {}).setdefault("progress", {})[key] = value
     into(table.running, "running")
     waits = [pick(samples, what, table.labels) for what in table.waiting]
     for lane in list(dict.fromkeys([*lanes, *(name for found in waits for name in found)])):
         if waits and all(lane in found for found in waits):
-            old = lanes.get(lane, LaneEvidence(lane))
-            lanes[lane] = replace(old, waiting=sum(found[lane][1] for found in waits))
+            lanes.setdefault(lane, {})["waiting"] = sum(found[lane][1] for found in waits)
     for what in table.optional_waiting:
         into(what, "waiting", add=True)
     for attribute in ("deferred", "kv", "preemptions", "prompt_tokens", "generation_tokens", "finished", "steps"):
         into(getattr(table, attribute), attribute)
-    return tuple(_complete(lanes[name], table) for name in sorted(lanes, key=_lane_order))
+    return tuple(_complete(LaneEvidence(name, **lanes[name]), table) for name in sorted(lanes, key=_lane_order))
 
 
 def _complete(lane: LaneEvidence, table: LaneTable) -> LaneEvidence:
@@ -140,7 +138,7 @@ def _complete(lane: LaneEvidence, table: LaneTable) -> LaneEvidence:
             missing.append(table.running.names[0])
         if lane.waiting is None and table.waiting:
             missing.append(table.waiting[0].names[0])
-    return replace(lane, missing=tuple(missing))
+    return replace(lane, missing=tuple(missing)) if missing else lane
 
 
 def _lane_order(name: str) -> tuple[tuple[int, str], ...]:
