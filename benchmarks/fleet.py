@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
@@ -33,8 +34,15 @@ sys.path[:0] = [str(ROOT / "common"), str(ROOT / "exporter")]
 
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
+from llm_common.guard import Guard  # noqa: E402
+from llm_exporter import collector  # noqa: E402
+from llm_exporter.clock import SystemClock  # noqa: E402
 from llm_exporter.engines import by_kind  # noqa: E402
 from llm_exporter.exposition import read  # noqa: E402
+from llm_exporter.lines import render  # noqa: E402
+from llm_exporter.monitor import Monitor  # noqa: E402
+from llm_exporter.scrape import Scraper  # noqa: E402
+from llm_exporter.target_config import Canary, Patience, Target  # noqa: E402
 
 PAGES_PORT, EXPORTER_PORT, PROMETHEUS_PORT = 19441, 19442, 19443
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -154,8 +162,11 @@ def reading() -> None:
 
     theirs = best(lambda: list(text_string_to_metric_families(page)), 5)
     ours = best(lambda: read(page, engine.series), 30)
-    print(
-        f"| reading a {len(page) / 1000:.0f} KB vLLM page | prometheus_client {theirs:.2f} ms | ours {ours:.2f} ms | {theirs / ours:.0f}x |"
+    row(
+        f"reading a {len(page) / 1000:.0f} KB vLLM page",
+        f"prometheus_client {theirs:.2f} ms",
+        f"ours {ours:.2f} ms",
+        f"{theirs / ours:.0f}x",
     )
 
 
@@ -174,9 +185,8 @@ def observing(count: int, seconds: float, folder: Path) -> None:
         return
     config = folder / "prometheus.yml"
     listed = json.dumps(list(addresses(count)))
-    config.write_text(
-        f"scrape_configs: [{{job_name: x, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{{targets: {listed}}}]}}]"
-    )
+    job = f"{{job_name: x, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{{targets: {listed}}}]}}"
+    config.write_text(f"scrape_configs: [{job}]")
     command = [program, f"--config.file={config}", f"--storage.tsdb.path={folder}/data",
                f"--web.listen-address=127.0.0.1:{PROMETHEUS_PORT}"]  # fmt: skip
     with running(command, f"http://127.0.0.1:{PROMETHEUS_PORT}/-/ready") as process:
@@ -220,11 +230,32 @@ async def fleet(count: int, seconds: float, process: subprocess.Popen[bytes]) ->
     row(f"{count} targets every 15 s", f"{100 * share:.0f} % of a core", f"{memory(process) / count / 1000:.0f} KB a target",
         f"late looks: {late:.0f}")  # fmt: skip
     row("`/metrics` with all of them", f"median {1000 * statistics.median(renders):.0f} ms",
-        f"others are answered within {1000 * p99:.0f} ms (p99 of {len(delays)})", f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
+        f"others are answered within {1000 * p99:.0f} ms (p99 of {len(delays)})",
+        f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
 
 
 def row(*cells: str) -> None:
     print(f"| {' | '.join(cells)} |", flush=True)
+
+
+async def rendering(count: int) -> None:
+    """CPU time between two chances of the event loop while the page of all targets is rendered."""
+    clock, scraper, guard = SystemClock(), Scraper(), Guard()
+    quiet = Patience(canary=Canary(confirm=False, idle="off"))
+    monitor = Monitor(Target("t", f"http://127.0.0.1:{PAGES_PORT}", patience=quiet), scraper, clock, guard)
+    for _ in range(3):
+        snapshot = await monitor.observe()
+    await scraper.close()
+    parts = [render(replace(snapshot, target=replace(snapshot.target, name=f"t{number}"))) for number in range(count)]
+    stretches: list[float] = []
+    last = began = time.process_time()
+    size = 0
+    async for piece in collector.render(parts, [], collector.TEXT):
+        size += len(piece.encode())
+        stretches.append(time.process_time() - last)
+        last = time.process_time()
+    row(f"rendering {count} targets, {size / 1e6:.0f} MB", f"{1000 * (last - began):.0f} ms of CPU",
+        f"the loop is held for {1000 * max(stretches):.1f} ms at most", f"{len(stretches)} pieces")  # fmt: skip
 
 
 def main() -> None:
@@ -243,6 +274,7 @@ def main() -> None:
     pages = running([sys.executable, __file__, "--serve-pages"], f"http://127.0.0.1:{PAGES_PORT}/health")
     with TemporaryDirectory() as name, pages:
         observing(50, args.seconds / 2, Path(name))
+        asyncio.run(rendering(args.targets))
         command = exporter(args.targets, "15s", Path(name))
         with running(command, f"http://127.0.0.1:{EXPORTER_PORT}/-/healthy") as process:
             time.sleep(32)
