@@ -115,6 +115,10 @@ def _idle_canary(
     known = lane.verified_at is not None and t - lane.verified_at < settings.canary_every
     if known and lane.silent_idle == 0 and not history.idle_due:
         return None
+    bound = next((f.verdict.bound for f in findings if f.verdict.lane == lane.last.lane), None)
+    if lane.silent_idle == 1 and lane.silent_since is not None and bound is not None and history.cannot is None:
+        last_question = lane.silent_since + bound.seconds - settings.canary_timeout  # its silence ends at the bound
+        return CanaryRequest("idle", lane.last.lane if facts.pins_lanes else None) if t >= last_question else None
     useless = history.cannot is not None or lane.silent_idle >= 2 or lane.unanswered >= 2
     if useless and history.asked_at is not None and t - history.asked_at < settings.canary_every and not history.idle_due:
         return None

@@ -227,7 +227,10 @@ def _recent(lane: LaneHistory, t: float) -> tuple[RatePoint, ...]:
 
 def _idle_words(lane: LaneHistory, around: Around, bound: Bound, grace: float | None, t: float) -> str:
     if lane.silent_idle == 1:
-        return "nothing held; not verified: a canary got no answer and nothing moved, asking once more"
+        return (
+            "nothing held; not verified: a canary got no answer and nothing moved; asked once more at the bound of "
+            f"{duration(bound.seconds)} ({bound.why})"
+        )
     if lane.silent_idle >= 2 and grace is not None:
         return f"nothing held; not verified: canaries get no answer, in its start grace for {duration(grace - t)}"
     if lane.silent_idle >= 2:
