@@ -236,7 +236,7 @@ def test_a_real_server_tells_systemd_when_it_is_ready_and_stops_petting_when_stu
         heard = []
         while "READY=1" not in heard or "WATCHDOG=1" not in heard:
             heard.append(listening.recv(4096).decode())
-        thread = threading.Thread(target=lambda: app.get("/block?seconds=4", timeout=30))
+        thread = threading.Thread(target=lambda: app.get("/block?seconds=6", timeout=30))
         thread.start()
         until("live is off", lambda: app.aside("/healthz/live").status == 503)
         listening.settimeout(0.01)

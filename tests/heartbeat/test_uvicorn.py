@@ -24,7 +24,7 @@ def in_background(target: Server, path: str) -> tuple[threading.Thread, list[Ans
 def test_a_blocked_loop_is_seen_named_and_forgiven(tmp_path: Path) -> None:
     with server(uvicorn(), tmp_path, LLM_HEARTBEAT_LIVE_AFTER="1500ms") as app:
         assert app.aside("/healthz/live").status == 200
-        thread, answers = in_background(app, "/block?seconds=3")
+        thread, answers = in_background(app, "/block?seconds=4")
         until("lag above 2.5 s while the loop is blocked", lambda: app.metrics().get("llm_event_loop_lag_seconds", 0) > 2.5)
         live = app.aside("/healthz/live")
         assert not answers, "the block must still be going on"
@@ -36,7 +36,7 @@ def test_a_blocked_loop_is_seen_named_and_forgiven(tmp_path: Path) -> None:
         assert app.metrics()["llm_health_live"] == 0
         thread.join(30)
         until("live again", lambda: app.aside("/healthz/live").status == 200)
-        assert app.get("/healthz/live").json["checks"]["event_loop_lag_ms"] > 2900
+        assert app.get("/healthz/live").json["checks"]["event_loop_lag_ms"] > 3900
         until("the metric agrees", lambda: app.metrics()["llm_event_loop_blocked_seconds"] == 0)
         by_function = 'llm_event_loop_blocked_by_total{function="heartbeat_apps.make.<locals>.block"}'
         assert app.metrics()[by_function] == 1
@@ -232,14 +232,14 @@ def test_several_workers_share_one_side_port_and_the_worst_speaks(tmp_path: Path
         assert ready.status == 200
         assert len(ready.json["processes"]) == 2
         # A block in any of them is seen at the one side port, whoever holds it.
-        thread, answers = in_background(app, "/block?seconds=4")
+        thread, answers = in_background(app, "/block?seconds=6")
         stuck = until("live is 503", lambda: (a := app.aside("/healthz/live")).status == 503 and a)
         assert stuck.json["failed"] == ["event_loop_stuck"]
         until("the culprit of the other process", lambda: app.aside("/healthz/live").json["culprit"])
         assert app.aside("/healthz/ready").status == 200, "two others serve"
-        metrics = app.metrics()
-        assert metrics["llm_event_loop_lag_seconds"] > 1.5  # no pid label: the largest of all processes
-        assert metrics["llm_health_live"] == 0
+        # No pid label: the largest, or least, of all processes.
+        until("the gauge of the blocked one", lambda: app.metrics()["llm_health_live"] == 0)
+        assert app.metrics()["llm_event_loop_lag_seconds"] > 1.5
         thread.join(30)
         until("live again", lambda: app.aside("/healthz/live").status == 200)
         blocked = json.loads(answers[0].body)["pid"]

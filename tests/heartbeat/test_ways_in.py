@@ -38,8 +38,9 @@ web.run_app(app, host="127.0.0.1", port=int(os.environ["PORT"]), print=None)
 """
 
 FORKED = """
-import os, time, asyncio
+import os, time, asyncio, warnings
 import llm_heartbeat
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of fork beside threads; vLLM does it all the same
 
 async def main():
     async with llm_heartbeat.running():
