@@ -6,7 +6,7 @@ export STUCKPROOF_CACHE
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help run demo stop status venv lint test test-unit test-rules test-e2e test-engines images clean
+.PHONY: help run demo stop status venv lint test test-unit test-rules test-e2e test-engines images week bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,14 @@ test-engines: venv ## against real engines, which it installs (long; needs the d
 
 images: ## only fetch or build the images
 	@scripts/docker-engine.sh start && scripts/images.sh all
+
+week: venv ## the simulated week: ours against six other rules; writes docs/explanation/simulated-week.md
+	@PYTHONPATH=common:exporter:remediator $(BIN)/python -m benchmarks.week
+
+bench: venv ## what watching costs, beside Prometheus, in one run; then the webhook and the middleware
+	@PYTHONPATH=common:exporter:remediator:heartbeat $(BIN)/python benchmarks/fleet.py
+	@PYTHONPATH=common:exporter:remediator:heartbeat $(BIN)/python benchmarks/webhook.py
+	@PYTHONPATH=common:exporter:remediator:heartbeat $(BIN)/python benchmarks/middleware.py
 
 clean: ## remove the virtual environment and the cache of base images and tools
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
