@@ -545,8 +545,8 @@ def llamacpp_slow_batches(name: str, scratch: Path) -> None:
         recorder = _llama_recorder()
         with recorder.running():
             rest(2)
-            (request,) = lab.send(engine, 1, prompt=24000, tokens=1)
-            recorder.event("1 request of 24000 tokens sent")
+            (request,) = lab.send(engine, 1, prompt=11000, tokens=1)
+            recorder.event("1 request of 11000 tokens sent")
             rest(9)
             # Behind a batch a canary waits like any request: its silence is no proof here.
             while not request.ended:

@@ -20,7 +20,8 @@ Written by `make test-engines` (`scripts/engines/run.sh`) on {date}, Python {pyt
 {passed} of {total} cases as expected.
 
 Each case starts a real engine (random weights, CPU), gives it real requests, and lets the real exporter judge it with bounds
-of seconds: {bounds}.
+of seconds:
+{bounds}.
 A hang is made with SIGSTOP on the engine's process (its web server goes on answering), or by freezing the decoding thread
 alone (llama-server is one process). The column "said" is every state of the case in order.
 
@@ -33,6 +34,23 @@ TABLE = """
 | case | must be said | said | ok |
 |---|---|---|---|
 """
+
+
+def story(states: Sequence[str]) -> str:
+    """States in order; two that take turns three times or more are said once."""
+    told: list[str] = []
+    index = 0
+    while index < len(states):
+        turn, end = states[index : index + 2], index + 2
+        while len(turn) == 2 and list(states[end : end + 2]) == list(turn):
+            end += 2
+        if (end - index) // 2 >= 3:
+            told.append(f"{turn[0]} ⇄ {turn[1]} ({(end - index) // 2} times)")
+            index = end
+        else:
+            told.append(states[index])
+            index += 1
+    return " → ".join(told)
 
 
 @dataclass
@@ -65,7 +83,7 @@ class Record:
         note: str = "",
     ) -> None:
         """Note a case; ``expected`` in words, the states from the watch."""
-        self.row = Row(engine, case, expected, " → ".join(watch.states(since, lane)), note)
+        self.row = Row(engine, case, expected, story(watch.states(since, lane)), note)
 
 
 def bounds(settings: dict[str, Any]) -> str:

@@ -45,6 +45,7 @@ ROWS: dict[str, list[list[str]]] = {
     "vllm-data-parallel-idle-one-rank-stopped": [["idle", "stuck"], ["idle", "stuck", "idle"]],
     "llamacpp-engine-thread-frozen-while-busy": [HUNG],
     "llamacpp-engine-thread-frozen-while-idle": [["idle", "unreachable", "idle", "busy"]],
+    "llamacpp-slow-batches": [["idle", "busy", "stalled", "busy", "stalled", "busy", "stalled", "busy", "stalled", "idle"]],
     "llamacpp-restarted-while-busy": [["idle", "busy", "down", "busy"]],
     "llamacpp-terminated-while-busy": [["idle", "busy", "down"]],
     "llamacpp-saturated": [["idle", "busy", "idle"], ["idle", "unreachable", "busy", "idle"]],
@@ -140,6 +141,13 @@ def test_canaries_that_wait_behind_a_prefill_nobody_can_see_prove_nothing_before
     assert [result for _, result, _ in canary_times(name)].count("silent") >= 3
     assert all(not s.observation.facts.sighted for s in judged(name))
     assert "stuck" not in states(judged(name))
+
+
+def test_a_slow_decode_stretches_the_bound_of_the_next() -> None:
+    bounds = [s.verdict.lanes[0].bound for s in judged("llamacpp-slow-batches") if s.verdict.state is State.STALLED]
+    seconds = [bound.seconds for bound in bounds if bound is not None]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] > 60 > ASKING.stuck_after_blind
 
 
 def test_an_answered_canary_clears_gauges_that_were_left_behind() -> None:

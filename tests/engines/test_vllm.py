@@ -190,7 +190,7 @@ def test_stopped_while_idle(vllm: lab.Engine, judged: Callable[..., Exporter], r
     with judged(vllm) as exporter, watching(exporter, "vllm") as watch:
         first = watch.until(verified, 15)
         with lab.stopped(core):
-            stuck = watch.until("stuck", 2 * (8 + SILENT) + 2 * LATE)
+            stuck = watch.until("stuck", 2 * (8 + SILENT) + STUCK + 2 * LATE)
             assert stuck.progress == 0
             requests = lab.send(vllm, 2, tokens=50)
             watch.stays(5)
@@ -202,7 +202,7 @@ def test_stopped_while_idle(vllm: lab.Engine, judged: Callable[..., Exporter], r
             ENGINE,
             "engine process stopped while idle, later goes on",
             watch,
-            "idle, stuck by two silent canaries, idle",
+            "idle, stuck by silent canaries at the bound, idle",
             first.t,
         )
         assert set(watch.states(first.t)) <= {"idle", "stuck", "busy"}
@@ -356,11 +356,11 @@ def test_one_rank_stopped_while_both_are_idle(pair: Shared, judged: Callable[...
     with judged(engine) as exporter, watching(exporter, "vllm") as watch:
         first = watch.until(lambda said: set(said.lanes) == {"0", "1"} and verified(said), 30)
         with lab.stopped(rank1):
-            watch.until(lane_is("1", "stuck"), 4 * (8 + SILENT) + LATE)
+            watch.until(lane_is("1", "stuck"), 4 * (8 + SILENT) + STUCK + LATE)
         watch.until(lane_is("1", "idle"), 4 * 8 + SILENT + LATE)
         record(
             ENGINE, "data parallel 2, rank 1 stopped while both are idle", watch,
-            "rank 1 stuck by two silent canaries pinned to it, idle again; rank 0 never", first.t, lane="1",
+            "rank 1 stuck by silent canaries pinned to it, idle again; rank 0 never", first.t, lane="1",
         )  # fmt: skip
         assert not {"stalled", "stuck", "unknown"} & set(watch.states(first.t, lane="0"))
 
