@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from llm_common.guard import Guard
-from llm_exporter import canary, checks
+from llm_exporter import canary, observed
 from llm_exporter.clock import Clock, LoopLag
 from llm_exporter.engines import Look, Page
 from llm_exporter.judge import CanaryOutcome, CanaryRequest, State
@@ -17,13 +17,11 @@ from llm_exporter.looks import Looker
 from llm_exporter.pipeline import Mind, Seen, step
 from llm_exporter.recording import Recorder
 from llm_exporter.scrape import Scraper
-from llm_exporter.snapshot import Change, Gpu, SentCanary, Snapshot
+from llm_exporter.snapshot import Snapshot
 from llm_exporter.target_config import Target
 from llm_exporter.witnesses import Testimony, Witnesses
 
 _log = logging.getLogger("llm.monitor")
-TIMELINE = 100
-CANARIES_KEPT = 20
 LONGEST_PAUSE = 5.0
 Publish = Callable[[Snapshot], None]
 
@@ -110,14 +108,24 @@ class Monitor:
 
     async def observe(self) -> Snapshot:
         """One look, judged and published; waits for its turn if one is under way."""
+        try:
+            return await self._observe()
+        except Exception as error:  # noqa: BLE001 - a page that breaks its adapter must not end the watch
+            _log.exception("the look failed inside the exporter; please report this", extra={"target": self.target.name})
+            self._set(observed.after_fault(self.snapshot, error, self._clock.monotonic(), self._clock.unix()))
+            return self.snapshot
+
+    async def _observe(self) -> Snapshot:
         async with self._lock:
             outcome, self._outcome = self._outcome, None
             flight = self._flight[0] if self._flight is not None else None
             interval, timeout = self.target.patience.pace(self._mind.engine)
-            look, testimony = await asyncio.gather(
-                self._looker.look(self._mind.engine, timeout, interval, self._mind.history.served),
-                self._testify(timeout),
-            )
+            looking = self._looker.look(self._mind.engine, timeout, interval, self._mind.history.served)
+            testimony = Testimony()
+            if self._witnesses.config:
+                look, testimony = await asyncio.gather(looking, self._testify(timeout))
+            else:
+                look = await looking
             if self._ours_was_the_delay(look, timeout):
                 self.late += 1
                 self._outcome = outcome
@@ -142,8 +150,6 @@ class Monitor:
         return self.snapshot
 
     async def _testify(self, timeout: float) -> Testimony:
-        if not self._witnesses.config:
-            return Testimony()
         verdict = self.snapshot.verdict
         well = (State.BUSY, State.IDLE, State.SLEEPING)
         return await self._witnesses.testify(
@@ -184,60 +190,15 @@ class Monitor:
                 self._recorder.about(known)
 
     def _take(self, seen: Seen, testimony: Testimony, seconds: float) -> None:
-        before, verdict, look, observation = self.snapshot, seen.verdict, seen.look, seen.observation
-        engine = self._mind.engine
-        changed = before.looked is None or before.verdict.state is not verdict.state
-        health = look.health
-        missing = dict.fromkeys((*seen.reading.missing, *(name for lane in seen.reading.lanes for name in lane.missing)))
-        after = replace(
-            before,
-            interval=self.interval,
-            kind=engine.kind if engine is not None else "",
-            version=self._mind.known.version,
-            model=self._mind.known.model or seen.reading.model,
-            prefill_blind=self._blind(seen),
-            verdict=verdict,
-            since=look.unix if changed else before.since,
-            looked=look.t,
-            looked_at=look.unix,
-            seconds=seconds,
-            offset=look.unix - look.t,
-            up=observation.reach == "answered" and look.metrics.kind is None and look.metrics.status == 200,
-            lanes=observation.lanes,
-            native_status=(health.status or 0) if health is not None else 0,
-            native_seconds=health.seconds if health is not None and health.status is not None else None,
-            static_seconds=self._looker.static_seconds,
-            loop_lag=observation.loop.lag if observation.loop is not None else None,
-            started_at=seen.reading.started,
-            incarnation=observation.incarnation or before.incarnation,
-            restarts=before.restarts + int(verdict.restarted),
-            restarted_at=look.unix if verdict.restarted else before.restarted_at,
-            unserved_at=look.unix if observation.reach in ("refused", "reset", "loading") else before.unserved_at,
-            first_token=seen.reading.first_token,
-            missing=tuple(missing),
-            gpu=_gpu(testimony),
-            bad_lines=seen.bad_lines,
+        before = self.snapshot
+        now = observed.after_look(
+            before, seen, self._mind, testimony.gpus, self.interval, seconds, self._looker.static_seconds
         )
-        if changed:
-            after = replace(
-                after,
-                timeline=(*before.timeline, Change(look.unix, verdict.state, verdict.reason))[-TIMELINE:],
-                transitions=_counted(before.transitions, verdict.state.value) if before.looked is not None else {},
-            )
-            _log.log(
-                logging.WARNING if verdict.state in (State.STUCK, State.FAILED) else logging.INFO,
-                "%s",
-                verdict.sentence,
-                extra={"target": before.name},
-            )
-        failure = _failure(seen)
-        if failure is not None:
-            after = replace(after, errors=_counted(before.errors, failure))
-        self._set(replace(after, checks=checks.of(after, before.checks)))
-
-    def _blind(self, seen: Seen) -> bool:
-        given = self.target.patience.prefill_blind
-        return (not seen.observation.facts.sighted) if given is None else given
+        if before.looked is None or before.verdict.state is not now.verdict.state:
+            grave = now.verdict.state in (State.STUCK, State.FAILED)
+            level = logging.WARNING if grave else logging.INFO
+            _log.log(level, "%s", now.verdict.sentence, extra={"target": before.name})
+        self._set(now)
 
     def _set(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -252,41 +213,29 @@ class Monitor:
         self._flight = request, task
 
     async def _fly(self, request: CanaryRequest) -> None:
-        if self._sends_canaries:
-            engine = self._mind.engine
-            configured = self.target.patience.canary.model
-            model = configured or self._mind.known.model or self.snapshot.model
-            plan = engine.canary if engine is not None else None
-            outcome = await canary.ask(self._scraper, self._clock, self.target, plan, request, model)
-        else:
-            words = "this exporter sends no canaries"
-            outcome = CanaryOutcome(request.kind, "none", self._clock.monotonic(), 0.0, words=words)
-        self._flight = None
+        try:
+            outcome = await self._ask(request)
+        finally:
+            self._flight = None
         self._outcome = outcome
         self._note(outcome)
         if outcome.result != "none":
             # The answer, or the silence, counts only with a page that was read after it.
             await self.observe()
 
+    async def _ask(self, request: CanaryRequest) -> CanaryOutcome:
+        if not self._sends_canaries:
+            words = "this exporter sends no canaries"
+            return CanaryOutcome(request.kind, "none", self._clock.monotonic(), 0.0, words=words)
+        engine = self._mind.engine
+        model = self.target.patience.canary.model or self._mind.known.model or self.snapshot.model
+        plan = engine.canary if engine is not None else None
+        return await canary.ask(self._scraper, self._clock, self.target, plan, request, model)
+
     def _note(self, outcome: CanaryOutcome) -> None:
         if self._recorder is not None:
             self._recorder.canary(outcome)
-        entry = SentCanary(
-            unix=outcome.began + self.snapshot.offset,
-            kind=outcome.kind or "",
-            lane=outcome.lane,
-            result=outcome.result,
-            seconds=outcome.seconds,
-            status=outcome.status,
-            words=outcome.words,
-        )
-        self._set(
-            replace(
-                self.snapshot,
-                canaries=_counted(self.snapshot.canaries, outcome.result),
-                canary_log=(*self.snapshot.canary_log, entry)[-CANARIES_KEPT:],
-            )
-        )
+        self._set(observed.after_canary(self.snapshot, outcome))
         _log.info(
             "a canary was sent: %s", outcome.result,
             extra={"target": self.target.name, "seconds": round(outcome.seconds, 3), "words": outcome.words},
@@ -299,15 +248,14 @@ class Monitor:
         return await asyncio.shield(self._proof)
 
     async def _prove(self) -> Snapshot:
-        pause = min(self.interval, LONGEST_PAUSE)
         if self._proved is not None:
-            await self._clock.sleep(max(0.0, self._proved + pause - self._clock.monotonic()))
+            await self._clock.sleep(max(0.0, self._proved + self.interval - self._clock.monotonic()))
         self._proved = self._clock.monotonic()
         snapshot = await self.observe()
         verdict = snapshot.verdict
         if snapshot.up and (verdict.progress is None or verdict.state in (State.STALLED, State.STUCK)):
             # One look shows values; that they stand still is only seen by a second one.
-            await self._clock.sleep(pause)
+            await self._clock.sleep(min(self.interval, LONGEST_PAUSE))
             snapshot = await self.observe()
         return snapshot
 
@@ -324,35 +272,6 @@ class Monitor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _gpu(testimony: Testimony) -> Gpu | None:
-    """The target's GPUs as one: the fullest memory, the mean utilisation, the power of all."""
-    gpus = testimony.gpus
-    if not gpus:
-        return None
-    memory = [gpu.memory for gpu in gpus if gpu.memory is not None]
-    used = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
-    watts = [gpu.watts for gpu in gpus if gpu.watts is not None]
-    return Gpu(max(memory, default=None), sum(used) / len(used) if used else None, sum(watts) if watts else None)
-
-
 def _spread(name: str) -> float:
     """A stable number from 0 to 1 for a name: looks at many targets are spread over time, the same in every run."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
-
-
-def _counted(counts: dict[str, int] | object, key: str) -> dict[str, int]:
-    known = dict(counts) if isinstance(counts, dict) else {}
-    known[key] = known.get(key, 0) + 1
-    return known
-
-
-def _failure(seen: Seen) -> str | None:
-    """Why a look gave nothing to judge, as the metric's reason; None if it did, or the server is loading."""
-    page, reach = seen.look.metrics, seen.observation.reach
-    if reach == "loading":
-        return None
-    if page.kind is not None:
-        return page.kind
-    if page.status != 200:
-        return "http"
-    return None if seen.observation.lanes else "unreadable"

@@ -71,7 +71,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         "llm_observation_errors_total",
         "counter",
-        "Observations that failed, by reason: refused, timeout, reset, dns, tls, noroute, other, http, unreadable.",
+        "Looks that failed, by reason: refused, timeout, reset, dns, tls, noroute, other, http, unreadable, internal.",
         (*T, "reason"),
     ),
     Family(

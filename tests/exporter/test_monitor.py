@@ -314,3 +314,46 @@ async def test_what_was_recorded_live_replays_to_the_same_verdicts(bench: Bench,
     assert replayed[-1] == said[-1]
     assert [state for state, _ in replayed].count(State.STUCK) >= 2
     assert len(replayed) == engine.asked["/metrics"]
+
+
+async def test_a_page_that_breaks_its_adapter_ends_no_watch_and_is_unknown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(Engine(running=1)) as engine:
+        monitor = bench.monitor(engine)
+        await bench.run(monitor)
+        engine.work()
+        await bench.clock.advance(1.0)
+        with monkeypatch.context() as patched:
+
+            def broken(*_: object, **__: object) -> None:
+                raise ZeroDivisionError("nobody thought of this page")
+
+            patched.setattr("llm_exporter.monitor.step", broken)
+            await bench.clock.advance(1.0)
+        assert monitor.snapshot.verdict.state is State.UNKNOWN
+        assert "ZeroDivisionError" in monitor.snapshot.verdict.reason
+        assert (monitor.snapshot.up, monitor.snapshot.lanes) == (False, ())
+        assert monitor.snapshot.errors == {"internal": 1}
+        engine.work()
+        await bench.clock.advance(1.0)
+        assert monitor.snapshot.verdict.state is State.BUSY
+        assert bench.guard.healthy
+
+
+async def test_the_next_proof_waits_a_whole_interval(bench: Bench) -> None:
+    async with serving(Engine(running=4)) as engine:
+        monitor = bench.monitor(engine, replace(QUICK, interval=15.0))
+        for _ in range(2):
+            engine.work()
+            await monitor.observe()
+            bench.clock.now += 1.0
+        engine.work()
+        await monitor.prove()
+        again = asyncio.create_task(monitor.prove())
+        await bench.clock.settle()
+        await bench.clock.advance(14.9, sleepers=1)
+        assert not again.done()
+        engine.work()
+        await bench.clock.advance(0.2, sleepers=0)
+        assert (await again).looked_at is not None
