@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
@@ -38,60 +38,59 @@ REQUIRED: Final = _Required()
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _StrictLoader(_Base):  # type: ignore[misc]
-    """A safe loader that remembers duplicate keys, which plain YAML silently lets win."""
+def parse_yaml(text: str, name: str, problems: list[str] | None = None) -> object:
+    """The document in ``text``; ``ConfigError`` names the lines of bad syntax or the paths of duplicate keys.
 
-    def __init__(self, stream: Any) -> None:
-        super().__init__(stream)
-        self.duplicates: list[str] = []
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        seen: dict[Any, int] = {}
-        for key_node, _ in getattr(node, "value", ()):
-            key = key_node.value
-            if isinstance(key, str) and key != "<<":
-                line = key_node.start_mark.line + 1
-                if key in seen:
-                    self.duplicates.append(
-                        f"line {line}: key {key!r} was given on line {seen[key]} already; remove one"
-                    )
-                seen.setdefault(key, line)
-        return dict(super().construct_mapping(node, deep=deep))
-
-
-_StrictLoader.add_constructor(
-    "tag:yaml.org,2002:map", lambda loader, node: loader.construct_mapping(node, deep=True)
-)
-
-
-def parse_yaml(text: str, name: str) -> object:
-    """The document in ``text``; ``ConfigError`` names the lines of bad syntax or duplicate keys."""
-    loader = _StrictLoader(text)
+    With `problems`, duplicate keys go there instead, so that they are reported together with everything else.
+    """
+    loader = _Base(text)
     try:
-        document = loader.get_single_data()
-        duplicates = loader.duplicates
+        node = loader.get_single_node()
+        duplicates = list(_duplicates(node, ""))
+        document = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ConfigError(f"{name}: {where}{error.problem or error.context}; not valid YAML") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from error
     finally:
         loader.dispose()
-    if duplicates:
-        raise ConfigError([f"{name}: {line}" for line in duplicates])
+    if problems is not None:
+        problems += duplicates
+    elif duplicates:
+        raise ConfigError([f"{name}: {problem}" for problem in duplicates])
     return document
 
 
-def load_yaml(path: str | Path) -> object:
-    """The document in a file; ``ConfigError`` if it cannot be read, is not YAML, or repeats a key."""
+def _duplicates(node: Any, path: str, above: tuple[Any, ...] = ()) -> Iterator[str]:
+    """Keys that stand twice in one mapping, which plain YAML silently lets win. An anchor may lead back up."""
+    if node in above:
+        return
+    if isinstance(node, yaml.SequenceNode):
+        for index, entry in enumerate(node.value):
+            yield from _duplicates(entry, f"{path}[{index}]", (*above, node))
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[str, int] = {}
+    for key_node, value in node.value:
+        key, line = str(key_node.value), key_node.start_mark.line + 1
+        where = f"{path}.{key}" if path else key
+        if key in seen and key != "<<":
+            yield f"{where}: is on line {line} and on line {seen[key]} already; remove one"
+        seen.setdefault(key, line)
+        yield from _duplicates(value, where, (*above, node))
+
+
+def load_yaml(path: str | Path, problems: list[str] | None = None) -> object:
+    """The document in a file; ``ConfigError`` if it cannot be read, is not YAML, or repeats a key (see `parse_yaml`)."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
-    return parse_yaml(text, str(path))
+    return parse_yaml(text, str(path), problems)
 
 
 class Reader:
@@ -110,9 +109,7 @@ class Reader:
         if isinstance(mapping, Mapping):
             self._values = mapping
         elif mapping is not None:
-            problems.append(
-                f"{path or 'the file'}: must be a mapping of keys to values, not {_kind(mapping)}"
-            )
+            problems.append(f"{path or 'the file'}: must be a mapping of keys to values, not {_kind(mapping)}")
 
     def where(self, key: str) -> str:
         """The full path of a key of this mapping."""
@@ -186,9 +183,7 @@ class Reader:
     def duration(self, key: str, default: float | _Required = ..., low: float = ...) -> float: ...
     @overload
     def duration(self, key: str, default: None, low: float = ...) -> float | None: ...
-    def duration(
-        self, key: str, default: float | _Required | None = REQUIRED, low: float = 0.0
-    ) -> float | None:
+    def duration(self, key: str, default: float | _Required | None = REQUIRED, low: float = 0.0) -> float | None:
         """Seconds of a duration as Prometheus writes it, at least ``low``."""
         if self._missing(key, default):
             return 0.0 if isinstance(default, _Required) else default
@@ -212,9 +207,7 @@ class Reader:
         self, key: str, default: float | _Required = ..., low: float | None = ..., high: float | None = ...
     ) -> float: ...
     @overload
-    def number(
-        self, key: str, default: None, low: float | None = ..., high: float | None = ...
-    ) -> float | None: ...
+    def number(self, key: str, default: None, low: float | None = ..., high: float | None = ...) -> float | None: ...
     def number(
         self,
         key: str,
@@ -236,13 +229,9 @@ class Reader:
         return float(value)
 
     @overload
-    def integer(
-        self, key: str, default: int | _Required = ..., low: int | None = ..., high: int | None = ...
-    ) -> int: ...
+    def integer(self, key: str, default: int | _Required = ..., low: int | None = ..., high: int | None = ...) -> int: ...
     @overload
-    def integer(
-        self, key: str, default: None, low: int | None = ..., high: int | None = ...
-    ) -> int | None: ...
+    def integer(self, key: str, default: None, low: int | None = ..., high: int | None = ...) -> int | None: ...
     def integer(
         self,
         key: str,

@@ -110,7 +110,7 @@ def _masked(value: Any) -> Any:
 def load(path: str, engines: Sequence[str], *, need_targets: bool = True) -> Config:
     """Read exporter.yml; ``ConfigError`` lists everything that is wrong. `engines` are the known engine names."""
     problems: list[str] = []
-    config = read(load_yaml(path), problems, engines)
+    config = read(load_yaml(path, problems), problems, engines)
     if need_targets and not config.targets and not config.discovery and not problems:
         problems.append("targets: there are none; list at least one, or configure discovery")
     if problems:

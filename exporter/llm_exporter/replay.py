@@ -6,8 +6,8 @@ judge asks and none is recorded, there is none to be had.
 
 from __future__ import annotations
 
-import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +28,7 @@ def lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
     Raises:
         RecordingError: A line is no JSON object; a last line that was cut off by a crash of the recorder is left out.
     """
-    raw = path.read_bytes()
-    text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8", "replace")
+    text = _plain(path).decode("utf-8", "replace")
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -43,6 +42,22 @@ def lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
         if not isinstance(record, dict):
             raise RecordingError(f"{path}, line {number}: expected an object, found {type(record).__name__}")
         yield record
+
+
+def _plain(path: Path) -> bytes:
+    """The bytes of a recording, as far as a gzipped one goes: its recorder may have been killed."""
+    raw = path.read_bytes()
+    plain = bytearray()
+    while raw[:2] == b"\x1f\x8b":
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            plain += inflater.decompress(raw)
+        except zlib.error as error:
+            raise RecordingError(f"{path}: broken gzip: {error}") from error
+        if not inflater.eof:
+            return bytes(plain)
+        raw = inflater.unused_data
+    return bytes(plain) or raw
 
 
 def page_of(record: Mapping[str, Any] | None) -> Page | None:

@@ -5,6 +5,7 @@ The file alone says which container a target is; nothing from an alert ever adds
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from llm_common.config import ConfigError, Reader, load_yaml
@@ -31,12 +32,13 @@ __all__ = [
 
 def load(path: str | Path) -> Config:
     """Read and check the file; `ConfigError` lists everything that is wrong with it."""
-    return parse(load_yaml(path), str(path))
+    duplicates: list[str] = []
+    return parse(load_yaml(path, duplicates), str(path), duplicates)
 
 
-def parse(document: object, name: str = "remediator.yml") -> Config:
-    """Check a document; `ConfigError` lists everything that is wrong with it."""
-    problems: list[str] = []
+def parse(document: object, name: str = "remediator.yml", known_problems: Sequence[str] = ()) -> Config:
+    """Check a document; `ConfigError` lists everything that is wrong with it, the known problems first."""
+    problems = list(known_problems)
     top = Reader(problems, "", document)
     config = _config(top)
     if problems:

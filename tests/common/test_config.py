@@ -42,16 +42,24 @@ def test_a_formatted_duration_reads_back_the_same(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000)
 
 
-def test_duplicate_keys_are_errors_with_both_lines() -> None:
+def test_duplicate_keys_are_errors_with_their_paths() -> None:
+    text = "a: 1\ntargets:\n  - c: 1\n    c: 2\na: 3\nb: &x {k: 1}\nd: {<<: *x, k: 2}\n"
+    expected = (
+        "targets[0].c: is on line 4 and on line 3 already; remove one",
+        "a: is on line 5 and on line 1 already; remove one",
+    )
     with pytest.raises(ConfigError) as caught:
-        parse_yaml("a: 1\nb:\n  c: 1\n  c: 2\na: 3\n", "x.yml")
-    assert caught.value.problems == (
-        "x.yml: line 4: key 'c' was given on line 3 already; remove one",
-        "x.yml: line 5: key 'a' was given on line 1 already; remove one",
-    ) or set(caught.value.problems) == {
-        "x.yml: line 4: key 'c' was given on line 3 already; remove one",
-        "x.yml: line 5: key 'a' was given on line 1 already; remove one",
-    }
+        parse_yaml(text, "x.yml")
+    assert caught.value.problems == tuple(f"x.yml: {problem}" for problem in expected)
+    problems: list[str] = []
+    document = parse_yaml(text, "x.yml", problems)
+    assert tuple(problems) == expected
+    assert document == {"a": 3, "targets": [{"c": 2}], "b": {"k": 1}, "d": {"k": 2}}
+
+
+def test_an_anchor_that_leads_back_up_is_no_endless_walk() -> None:
+    document = parse_yaml("a: &a {b: *a}", "x.yml")
+    assert isinstance(document, dict)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +140,7 @@ def test_secret_files_are_checked_and_their_content_never_shown(tmp_path: Path) 
     empty.write_text("\n")
     two.write_text("s3cret\nother\n")
     problems: list[str] = []
-    reader = Reader(
-        problems, "", {"a": str(good), "b": str(empty), "c": str(two), "d": str(tmp_path / "none")}
-    )
+    reader = Reader(problems, "", {"a": str(good), "b": str(empty), "c": str(two), "d": str(tmp_path / "none")})
     assert reader.secret_file("a") == str(good)
     for key in "bcd":
         reader.secret_file(key)

@@ -165,6 +165,20 @@ async def test_replay_of_every_recording_prints_a_line_per_look_at_least(capsys:
         assert all(line["progress"] in (0, 1, None) for line in lines)
 
 
+@pytest.mark.parametrize("cut", [0.3, 0.9])
+def test_a_recording_that_was_cut_off_replays_as_far_as_it_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cut: float
+) -> None:
+    whole = (RECORDINGS / "vllm-idle-busy-idle.jsonl.gz").read_bytes()
+    path = tmp_path / "cut.jsonl.gz"
+    path.write_bytes(whole[: int(cut * len(whole))])
+    assert main(["replay", str(path)]) == 0
+    assert capsys.readouterr().out.count("\n") > 3
+    path.write_bytes(whole[:200] + b"garbage" + whole[207:])
+    assert main(["replay", str(path)]) == 2
+    assert "cut.jsonl.gz" in capsys.readouterr().err
+
+
 def test_replay_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: str) -> None:
     assert main(["replay", str(tmp_path / "none.jsonl")]) == 2
     assert "cannot be read" in capsys.readouterr().err
@@ -177,12 +191,13 @@ def test_replay_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_wrong_configuration_prints_every_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "e.yml"
-    path.write_text("targets: [{nam: a}, {url: 'ftp://x'}]\n")
+    path.write_text("targets: [{nam: a}, {url: 'ftp://x', url: 'ftp://x'}]\n")
     assert main(["--config.file", str(path), "--config.check"]) == 2
     err = capsys.readouterr().err
     assert "targets[0].url: is required" in err
     assert "targets[0].nam: unknown key; did you mean name?" in err
-    assert "targets[1].url: " in err
+    assert "targets[1].url: 'ftp://x': only http and https" in err
+    assert "targets[1].url: is on line 1 and on line 1 already" in err
     assert main([]) == 2
     assert "give either URLs of servers or --config.file" in capsys.readouterr().err
     assert main(["http://a:1", "--web.listen-address", "nonsense"]) == 2

@@ -157,8 +157,9 @@ def test_the_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(SMALL))
     assert load(path).targets[0].name == "qwen"
     path.write_text("mode: act\nmode: observe\n")
-    with pytest.raises(ConfigError, match=r"r\.yml: line 2: key 'mode' was given on line 1 already"):
+    with pytest.raises(ConfigError, match=r"r\.yml: mode: is on line 2 and on line 1 already") as caught:
         load(path)
+    assert any("exporter: is required" in problem for problem in caught.value.problems)
 
 
 @pytest.mark.parametrize(
