@@ -30,6 +30,7 @@ ASKING = Settings(
 HUNG = ["idle", "busy", "stalled", "stuck", "busy"]
 ROWS: dict[str, list[list[str]]] = {
     "vllm-engine-stopped-while-busy-canary-silent": [HUNG],
+    "vllm-engine-stopped-with-one-request": [HUNG],
     "vllm-worker-stopped-while-busy": [HUNG],
     "vllm-two-api-servers-engine-stopped-while-busy": [HUNG],
     "vllm-engine-stopped-while-idle-canaries-silent": [["idle", "stuck"], ["idle", "stuck", "idle"]],
