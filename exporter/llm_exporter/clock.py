@@ -7,6 +7,8 @@ import time
 from collections import deque
 from typing import Protocol
 
+from llm_exporter.admission import Admission
+
 
 class Clock(Protocol):
     """What the shell needs of time."""
@@ -38,9 +40,13 @@ class SystemClock:
 
 
 class LoopLag:
-    """How late this process's own event loop runs: a late loop must not be mistaken for a slow server."""
+    """How late this process's own event loop runs: a late loop must not be mistaken for a slow server.
+
+    `admission` lets looks begin as fast as the loop keeps up.
+    """
 
     def __init__(self, clock: Clock, tick: float = 0.1, window: float = 30.0) -> None:
+        self.admission = Admission()
         self._clock = clock
         self._tick = tick
         self._window = window
@@ -54,6 +60,7 @@ class LoopLag:
             await self._clock.sleep(self._tick)
             self.turned_at = self._clock.monotonic()
             self.note(self.turned_at, self.turned_at - due)
+            self.admission.tick(self.turned_at - due)
 
     def note(self, t: float, delay: float) -> None:
         """Remember a delay that ended at `t`."""

@@ -98,6 +98,8 @@ class Monitor:
         await self._clock.sleep(self.interval * _spread(self.target.name))
         due = self._clock.monotonic()
         while True:
+            if self._lag is not None:
+                await self._lag.admission.turn()
             await self.observe()
             due += self.interval
             now = self._clock.monotonic()
