@@ -1,7 +1,7 @@
 """Judge a recording exactly as the live monitor judges: same looks, same `pipeline.step`, recorded canaries where asked.
 
-A recorded canary answers the judge's question if it began no earlier than two intervals before the question. Where the
-judge asks and none is recorded, there is none to be had.
+Where the judge asks, a recorded canary answers: the next one, or one that was sent earlier and answered no question yet.
+Where none is recorded, there is none to be had.
 """
 
 from __future__ import annotations
@@ -122,13 +122,14 @@ def replay(
     asked: CanaryRequest | None = None
     under_way: CanaryOutcome | None = None
     none_at: float | None = None
+    used_until = float("-inf")
     for record in ordered:
         if "metrics" not in record:
             continue
         look = look_of(record)
         ended: CanaryOutcome | None = None
         if under_way is not None and asked is not None and under_way.ended <= look.t:
-            ended, under_way = replace(under_way, kind=asked.kind), None
+            ended, under_way, used_until = replace(under_way, kind=asked.kind), None, under_way.ended
         elif none_at is not None and asked is not None:
             ended = CanaryOutcome(asked.kind, "none", none_at, 0.0, words="none is recorded")
         none_at = None
@@ -151,15 +152,23 @@ def replay(
             under_way = None
         if wants is not None and under_way is None:
             asked = wants
-            under_way = _next(canaries, wants, look.t - 2 * patience.interval)
+            under_way = _next(canaries, wants, look.t - 2 * patience.interval, used_until)
             none_at = look.t if under_way is None else None
 
 
-def _next(canaries: list[CanaryOutcome], wants: CanaryRequest, since: float) -> CanaryOutcome | None:
-    for index, canary in enumerate(canaries):
-        if canary.began >= since and (canary.lane is None or wants.lane is None or canary.lane == wants.lane):
-            return canaries.pop(index)
-    return None
+def _next(canaries: list[CanaryOutcome], wants: CanaryRequest, since: float, used_until: float) -> CanaryOutcome | None:
+    """The recorded canary that answers a question: the first from then on, else the newest that answered none before.
+
+    A recording made with other patience asked at other times; the judge itself tells whether an earlier answer still says
+    anything, since it knows since when the evidence is flat.
+    """
+    fit = [c for c in canaries if c.lane is None or wants.lane is None or c.lane == wants.lane]
+    later = [c for c in fit if c.began >= since]
+    earlier = [c for c in fit if used_until <= c.began < since]
+    chosen = later[0] if later else earlier[-1] if earlier else None
+    if chosen is not None:
+        canaries.remove(chosen)
+    return chosen
 
 
 def report(seen: Seen, target: str) -> list[dict[str, Any]]:
