@@ -23,6 +23,8 @@ from llm_heartbeat.warmup import Warm, Warmup
 
 log = logging.getLogger("llm_heartbeat")
 
+_LISTEN_AGAIN = 5.0  # seconds
+
 
 class Heartbeat(State):
     """One per process, see `get()`; what the application may say to it stands in `State`.
@@ -50,7 +52,7 @@ class Heartbeat(State):
         self._hook: SigtermHook | None = None
         self._notifier = Notifier()
         self._warmup: Warmup | None = None
-        self._snapshot_due = 0.0
+        self._snapshot_due = self._listen_due = 0.0
         checks, wrong = parse(settings.dependencies)
         for name, check in checks.items():
             self.essential(name, check)
@@ -130,9 +132,7 @@ class Heartbeat(State):
                     target=self._watch, args=(self._stopping,), name="llm-heartbeat-watchdog", daemon=True
                 )
                 self._thread.start()
-        if self.settings.listen and self._side_port is None:
-            with self.faults.passed_by("side_port"):
-                self._listen()
+        self._listen_if_due(self._stopping)
 
     def stop(self) -> None:
         """Detach from the loop and free the side port; in the loop's thread."""
@@ -155,6 +155,7 @@ class Heartbeat(State):
             if where is not None:
                 (where / f"llm_heartbeat_{os.getpid()}.json").unlink(missing_ok=True)
         self._timer = self._thread = self._hook = self._loop = self._side_port = None
+        self._listen_due = 0.0
 
     @property
     def listening(self) -> tuple[str, int] | None:
@@ -212,6 +213,7 @@ class Heartbeat(State):
                     self.requests.end_overdue(self.clock() - self.drain_since, loop)
             with self.faults.passed_by("metrics"):
                 self._export()
+            self._listen_if_due(stopping)
             with self.faults.passed_by("systemd"):
                 self._tell_systemd()
             with self.faults.passed_by("peers"):
@@ -253,6 +255,16 @@ class Heartbeat(State):
         self._exit(1)
 
     # The side port's threads ------------------------------------------------------------------------------------
+
+    def _listen_if_due(self, stopping: threading.Event) -> None:
+        """Now, and again while another process has the port: it may end before us."""
+        if not self.settings.listen or self._side_port is not None or self.clock() < self._listen_due:
+            return
+        self._listen_due = self.clock() + _LISTEN_AGAIN
+        with self.faults.passed_by("side_port"):
+            self._listen()
+            if stopping.is_set() and self._side_port is not None:
+                self._side_port.stop()
 
     def _listen(self) -> None:
         host, ports = options.parse_listen(self.settings.listen)

@@ -267,9 +267,10 @@ class State:
             self._note_changes()
 
     def _note_changes(self) -> None:
-        view = self.view()
-        for endpoint, answer in health.ENDPOINTS.items():
-            report = answer(view)
-            change = self.history.note(self.wall(), endpoint, report.status, report.failed, report.reason)
-            if change is not None and self.metrics is not None:
-                self.metrics.add("llm_heartbeat_changes_total", 1, endpoint, change.after)
+        with self.faults.passed_by("changes"):
+            view = self.view()
+            for endpoint, answer in health.ENDPOINTS.items():
+                report = answer(view)
+                change = self.history.note(self.wall(), endpoint, report.status, report.failed, report.reason)
+                if change is not None and self.metrics is not None:
+                    self.metrics.add("llm_heartbeat_changes_total", 1, endpoint, change.after)
