@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-START, LEAST, MOST = 50.0, 5.0, 500.0
+START, LEAST, MOST = 50.0, 5.0, 60.0
 STEP = 5.0
 CALM, LATE = 0.1, 0.25
 
