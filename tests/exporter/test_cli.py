@@ -327,3 +327,36 @@ def test_every_target_is_in_exactly_one_shard_and_shards_are_even() -> None:
     owners = [[shard for shard in range(3) if Shard(shard, 3).mine(name)] for name in names]
     assert all(len(owner) == 1 for owner in owners)
     assert all(900 < sum(owner == [shard] for owner in owners) < 1100 for shard in range(3))
+
+
+async def test_discovered_targets_appear_and_vanish_while_it_serves(tmp_path: Path) -> None:
+    listed, path = tmp_path / "sd.json", tmp_path / "e.yml"
+    async with serving(Engine(running=1)) as one, serving(Engine(running=2)) as two, aiohttp.ClientSession() as session:
+        hosts = [engine.base.removeprefix("http://") for engine in (one, two)]
+        listed.write_text(json.dumps([{"targets": hosts[:1], "labels": {"team": "x"}}]))
+        path.write_text(
+            "defaults: {interval: 200ms, timeout: 100ms, canary: {idle: off}}\n"
+            f"discovery: {{grace: 1s, file_sd: [{{files: ['{listed}'], refresh: 1s}}]}}\n"
+        )
+        process, base = await _serving("--config.file", str(path))
+
+        async def names(*expected: str) -> bool:
+            try:
+                async with session.get(f"{base}/api/v1/targets") as response:
+                    return {target["name"] for target in (await response.json())["targets"]} == set(expected)
+            except aiohttp.ClientConnectionError:
+                return False
+
+        try:
+            await poll(lambda: names(hosts[0]))
+            listed.write_text(json.dumps([{"targets": hosts}]))
+            await poll(lambda: names(*hosts))
+            async with session.get(f"{base}/metrics") as response:
+                page = await response.text()
+            assert f'llm_exporter_discovery_up{{source="file_sd {listed}"}} 1' in page
+            listed.write_text(json.dumps([{"targets": hosts[1:]}]))
+            await poll(lambda: names(hosts[1]))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == 0
