@@ -66,6 +66,7 @@ class Monitor:
         self._flight: tuple[CanaryRequest, asyncio.Task[None]] | None = None
         self._outcome: CanaryOutcome | None = None
         self._proof: asyncio.Task[Snapshot] | None = None
+        self._raw: asyncio.Task[Page] | None = None
         self._proved: float | None = None
         self._about_for: str | None = None
         self.late = 0
@@ -262,13 +263,19 @@ class Monitor:
         return snapshot
 
     async def raw(self) -> Page:
-        """The target's metrics page as it is now, for people; not judged."""
+        """The target's metrics page as it is now, for people; not judged. Callers at the same time share one request."""
+        if self._raw is None or self._raw.done():
+            self._raw = asyncio.create_task(self._fetch_raw(), name=f"raw:{self.target.name}")
+        return await asyncio.shield(self._raw)
+
+    async def _fetch_raw(self) -> Page:
         async with self._lock:
             return await self._looker.raw(self._mind.engine, self.target.patience.pace(self._mind.engine)[1])
 
     async def stop(self) -> None:
         """Cancel what is in flight."""
-        tasks = [task for task in (self._proof, self._flight[1] if self._flight is not None else None) if task]
+        flight = self._flight[1] if self._flight is not None else None
+        tasks = [task for task in (self._proof, self._raw, flight) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

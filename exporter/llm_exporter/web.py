@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from html import escape
 from itertools import islice
 
 import yaml
@@ -52,7 +53,7 @@ class Web:
         self._clock = clock
         self._state = state
         self._reload = reload
-        self._external = external_url.rstrip("/")
+        self._external = escape(external_url.rstrip("/"))
 
     def app(self) -> web.Application:
         """The application with all its routes."""

@@ -435,6 +435,10 @@ async def test_the_raw_page_is_fetched_on_demand_and_is_plain_text(exporter: Exp
         assert response.content_type == "text/plain"
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         assert "<script>alert(1)</script>" in await response.text()
+    asked = engine.asked["/metrics"]
+    answers = await asyncio.gather(*(exporter.get("/targets/t%20one/raw") for _ in range(20)))
+    assert {status for status, _ in answers} == {200}
+    assert engine.asked["/metrics"] < asked + 20  # callers at the same time share one request
     engine.metrics_hang = True
     assert (await exporter.get("/targets/t%20one/raw"))[0] == 502
 
