@@ -18,6 +18,9 @@ NO_SERIES = (
     "llama-server needs --metrics, SGLang --enable-metrics"
 )
 
+CLOCKS_DIFFER = 60.0
+"""Seconds by which a server's clock may be ahead of ours."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mind:
@@ -120,7 +123,12 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
             if found.metrics_path is None:
                 return _read(mind, look)
         elif engine is None:
-            return mind, Reading(detail=_no_engine(whole)), _facts(mind, whole), whole.bad_lines
+            return (
+                mind,
+                Reading(detail=_no_engine(whole), loading=_warms_up(whole, look)),
+                _facts(mind, whole),
+                whole.bad_lines,
+            )
     if engine is None:
         return mind, Reading(), _facts(mind, samples), samples.bad_lines
     reading = engine.read(samples, look, mind.known)
@@ -132,6 +140,13 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
 
 def _facts(mind: Mind, samples: Samples) -> Facts:
     return mind.engine.facts(samples, mind.known) if mind.engine is not None else Facts("unknown")
+
+
+def _warms_up(samples: Samples, look: Look) -> str | None:
+    """A multi-process server makes its first series with its first work; until then its page is empty (SGLang)."""
+    if samples.by_name or look.health is None or look.health.status != 503:
+        return None
+    return "its /health answers 503 and its metrics page is still empty"
 
 
 def _no_engine(samples: Samples) -> str:
@@ -157,7 +172,7 @@ def _observation(mind: Mind, look: Look, reading: Reading, facts: Facts) -> Obse
         facts=facts,
         lanes=reading.lanes,
         incarnation=reading.incarnation,
-        age=None if reading.started is None else max(0.0, look.unix - reading.started),
+        age=_age(reading.started, look.unix),
         health=health,
         loading=reading.loading,
         death=death,
@@ -165,6 +180,13 @@ def _observation(mind: Mind, look: Look, reading: Reading, facts: Facts) -> Obse
         answers_ok=reading.answers_ok,
         answers_failed=reading.answers_failed,
     )
+
+
+def _age(started: float | None, unix: float) -> float | None:
+    """Seconds since the start; unknown if it lies in the future, since one of the two clocks is wrong then."""
+    if started is None or started > unix + CLOCKS_DIFFER:
+        return None
+    return max(0.0, unix - started)
 
 
 def _reach(mind: Mind, look: Look) -> tuple[Reach, str]:

@@ -12,6 +12,8 @@ from ..judge.model import LaneEvidence
 NOT_IDENTITY = frozenset({"pid"})
 """Labels that tell processes of one server apart (prometheus_client's multi-process mode): merged, never a lane."""
 
+COUNTERS = frozenset({"kv_shown", "preemptions", "prompt_tokens", "generation_tokens", "finished", "steps"})
+
 
 @dataclass(frozen=True, slots=True)
 class Pick:
@@ -20,7 +22,7 @@ class Pick:
     Attributes:
         names: Exposition names, the newest first; the first that the page has is used.
         where: Only samples with these label values.
-        how: How several label sets of one lane become one number, once ``pid`` is merged by its maximum.
+        how: How several label sets of one lane become one number, once ``pid`` is merged.
     """
 
     names: tuple[str, ...]
@@ -53,6 +55,10 @@ class LaneTable:
     steps: Pick | None = None
     absent_is_zero: bool = False
 
+    def untouched(self) -> dict[str, float]:
+        """Its progress counters before any was touched, for engines that make a series only then."""
+        return {_key(what.names[0], what): 0.0 for what in self.progress}
+
     def series(self) -> tuple[str, ...]:
         """All exposition names of the table."""
         picks = [
@@ -68,28 +74,38 @@ class LaneTable:
         return tuple(dict.fromkeys(name for pick in picks if pick for name in pick.names))
 
 
+def _key(name: str, what: Pick) -> str:
+    return name + "".join(f"{{{k}={v}}}" for k, v in what.where.items())
+
+
 def lane_of(sample: Sample, labels: tuple[str, ...]) -> str:
     """The lane that a sample belongs to."""
     return "/".join(sample.labels[name] for name in labels if sample.labels.get(name)) or "0"
 
 
-def pick(samples: Samples, what: Pick | None, labels: tuple[str, ...]) -> dict[str, tuple[str, float]]:
-    """One quantity per lane, with the name under which the page has it."""
+def pick(
+    samples: Samples, what: Pick | None, labels: tuple[str, ...], *, counter: bool = False
+) -> dict[str, tuple[str, float]]:
+    """One quantity per lane, with the name under which the page has it.
+
+    Several processes' gauges show the same engine: the largest is the freshest. Each counts its own share: counters are
+    added, so that one which rests does not hide another that moves.
+    """
     if what is None:
         return {}
     for name in what.names:
         found = [s for s in samples.get(name) if all(s.labels.get(k) == v for k, v in what.where.items())]
         if found:
-            return {lane: (found[0].name, value) for lane, value in _merged(found, labels, what.how).items()}
+            return {lane: (found[0].name, value) for lane, value in _merged(found, labels, what.how, counter).items()}
     return {}
 
 
-def _merged(found: Sequence[Sample], labels: tuple[str, ...], how: str) -> dict[str, float]:
+def _merged(found: Sequence[Sample], labels: tuple[str, ...], how: str, counter: bool) -> dict[str, float]:
     if len(found) == 1:
         return {lane_of(found[0], labels): found[0].value}
     by_series: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
     for sample in found:
-        rest = frozenset((k, v) for k, v in sample.labels.items() if k not in NOT_IDENTITY)
+        rest = frozenset((k, v) for k, v in sample.labels.items() if counter or k not in NOT_IDENTITY)
         key = (lane_of(sample, labels), rest)
         by_series[key] = max(by_series.get(key, sample.value), sample.value)
     lanes: dict[str, float] = {}
@@ -106,14 +122,13 @@ def read_lanes(samples: Samples, table: LaneTable) -> tuple[LaneEvidence, ...]:
     lanes: dict[str, dict[str, Any]] = {}
 
     def into(what: Pick | None, attribute: str, add: bool = False) -> None:
-        for lane, (_, value) in pick(samples, what, table.labels).items():
+        for lane, (_, value) in pick(samples, what, table.labels, counter=attribute in COUNTERS).items():
             known = lanes.setdefault(lane, {})
             known[attribute] = value + known.get(attribute, 0.0) if add else value
 
     for what in table.progress:
-        for lane, (name, value) in pick(samples, what, table.labels).items():
-            key = name + "".join(f"{{{k}={v}}}" for k, v in what.where.items())
-            lanes.setdefault(lane, {}).setdefault("progress", {})[key] = value
+        for lane, (name, value) in pick(samples, what, table.labels, counter=True).items():
+            lanes.setdefault(lane, {}).setdefault("progress", {})[_key(name, what)] = value
     into(table.running, "running")
     waits = [pick(samples, what, table.labels) for what in table.waiting]
     for lane in list(dict.fromkeys([*lanes, *(name for found in waits for name in found)])):
@@ -123,6 +138,8 @@ def read_lanes(samples: Samples, table: LaneTable) -> tuple[LaneEvidence, ...]:
         into(what, "waiting", add=True)
     for attribute in ("deferred", "kv", "preemptions", "prompt_tokens", "generation_tokens", "finished", "steps"):
         into(getattr(table, attribute), attribute)
+    if table.kv is not None:
+        into(replace(table.kv, how="sum"), "kv_shown")
     return tuple(_complete(LaneEvidence(name, **lanes[name]), table) for name in sorted(lanes, key=_lane_order))
 
 
@@ -132,13 +149,18 @@ def _complete(lane: LaneEvidence, table: LaneTable) -> LaneEvidence:
     missing: list[str] = []
     if not lane.progress:
         missing.append(table.progress[0].names[0])
-    before_first_step = bool(lane.progress) and not any(lane.progress.values())
+    steps = any(name.partition("{")[0].replace(":", "_") in _normal(table.progress[0]) for name in lane.progress)
+    before_first_step = steps and not any(lane.progress.values())
     if not before_first_step:
         if lane.running is None and table.running is not None:
             missing.append(table.running.names[0])
         if lane.waiting is None and table.waiting:
             missing.append(table.waiting[0].names[0])
     return replace(lane, missing=tuple(missing)) if missing else lane
+
+
+def _normal(what: Pick) -> frozenset[str]:
+    return frozenset(name.replace(":", "_") for name in what.names)
 
 
 def _lane_order(name: str) -> tuple[tuple[int, str], ...]:

@@ -57,7 +57,7 @@ def recognises(samples: Samples) -> bool:
 
 def read(samples: Samples, look: Look, known: Known) -> Reading:
     """Evidence per data-parallel and tensor-parallel rank."""
-    lanes = tuple(_lane(lane, samples) for lane in read_lanes(samples, TABLE))
+    lanes = _by_rank(tuple(_lane(lane, samples) for lane in read_lanes(samples, TABLE)))
     ready = not (look.health is not None and look.health.status == 503)
     generating = [s.value for s in samples.get(OPEN) if s.labels.get("endpoint", "").startswith(("/generate", "/v1/c"))]
     return Reading(
@@ -70,6 +70,14 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
         loop=loop_lag(samples),
         loading=None if ready else "its /health answers 503 and no token was made yet: it warms up",
         first_token=first_token_counts(samples, "sglang:time_to_first_token_seconds"),
+    )
+
+
+def _by_rank(lanes: tuple[LaneEvidence, ...]) -> tuple[LaneEvidence, ...]:
+    """A data-parallel rank that shows one tensor-parallel rank is named by itself: its lane is ``1``, not ``1/0``."""
+    ranks = [lane.lane.split("/")[0] for lane in lanes]
+    return tuple(
+        replace(lane, lane=rank) if ranks.count(rank) == 1 else lane for lane, rank in zip(lanes, ranks, strict=True)
     )
 
 

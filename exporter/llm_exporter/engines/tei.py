@@ -45,7 +45,7 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
         lanes=tuple(
             replace(
                 lane,
-                progress=lane.progress or {"te_batch_next_size_count": 0.0},
+                progress=TABLE.untouched() | dict(lane.progress),
                 waiting=lane.waiting or 0.0,
                 running=max(0.0, in_flight - (lane.waiting or 0.0)),
                 missing=(),

@@ -48,7 +48,7 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
         lanes=tuple(
             replace(
                 lane,
-                progress=lane.progress or {COUNT: 0.0},
+                progress=TABLE.untouched() | dict(lane.progress),
                 running=max(lane.running or 0.0, 1.0 if forward > 0 else 0.0),
                 waiting=lane.waiting or 0.0,
                 missing=(),

@@ -107,9 +107,10 @@ def _asleep(lane: str, samples: Samples, prefix: str) -> str | None:
     mine = [s for s in samples.get(f"{prefix}engine_sleep_state") if s.labels.get("engine", lane) == lane]
     labelled = {s.labels["sleep_state"]: s.value for s in mine if "sleep_state" in s.labels}
     if labelled:
-        if labelled.get("awake", 1.0) != 0.0:
+        how = next((name for name, value in labelled.items() if name != "awake" and value), None)
+        if labelled.get("awake", 1.0 if how is None else 0.0) != 0.0:
             return None
-        how = next((name for name, value in labelled.items() if name != "awake" and value), "asleep")
+        how = how or "asleep"
         return f"asleep ({how.replace('_', ' ')})"
     return "asleep" if any(s.value == 1.0 for s in mine) else None
 
@@ -150,10 +151,13 @@ def answers(samples: Samples) -> tuple[float | None, float | None]:
 
 
 def loop_lag(samples: Samples) -> LoopEvidence | None:
-    """The heartbeat's lag on the engine's own page, if the heartbeat is there."""
+    """The heartbeat's lag on the engine's own page, if the heartbeat is there.
+
+    The lag outlives its block by 30 s, so the age of the block in progress decides where a heartbeat tells it.
+    """
     lags = [s.value for s in samples.get("llm_event_loop_lag_seconds") if "target" not in s.labels]
     blocked = [s.value for s in samples.get("llm_event_loop_blocked_seconds") if "target" not in s.labels]
-    return LoopEvidence(max(lags), blocked=max(blocked, default=0.0)) if lags else None
+    return LoopEvidence(max(lags), blocked=max(blocked or lags)) if lags else None
 
 
 def _health_proves_death(known: Known) -> bool:
@@ -165,9 +169,12 @@ def _health_proves_death(known: Known) -> bool:
 def facts(samples: Samples, known: Known, prefix: str = "vllm:", kind: str = "vllm") -> Facts:
     """Sight by version and series."""
     version = version_tuple(known.version)
-    v0 = samples.has(f"{prefix}num_requests_swapped") or not any(
-        "engine" in s.labels for s in samples.get(f"{prefix}num_requests_running")
+    v1 = any(
+        "engine" in s.labels
+        for name in ("num_requests_running", "iteration_tokens_total_count", "generation_tokens_total")
+        for s in samples.get(f"{prefix}{name}")
     )
+    v0 = not v1 and samples.has(f"{prefix}num_requests_swapped")
     new_kv, old_kv = samples.has(f"{prefix}kv_cache_usage_perc"), samples.has(f"{prefix}gpu_cache_usage_perc")
     flops = (samples.total(f"{prefix}estimated_flops_per_gpu_total") or 0.0) > 0
     if samples.has(HEARTBEAT_STEPS) or flops or v0:

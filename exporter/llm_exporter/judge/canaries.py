@@ -10,6 +10,8 @@ from .lane import Finding
 from .model import CanaryOutcome, CanaryRequest, Observation, Settings, State
 from .words import count, duration
 
+MAY_BE_IDLE = (State.IDLE, State.STUCK, State.STARVED)
+
 
 def noted(history: History, seen: Observation) -> History:
     """Take the outcome of a canary that ended before this look. Call it after the look's page was compared.
@@ -31,6 +33,8 @@ def noted(history: History, seen: Observation) -> History:
             canary_ok=True,
             bare_answered=outcome.ended if answered else history.bare_answered,
             bare_silent=0 if answered else history.bare_silent + 1,
+            errors=0.0 if answered else history.errors,
+            errors_since=None if answered else history.errors_since,
         )
     else:
         said = outcome.words or (str(outcome.status) if outcome.result == "http" else outcome.result)
@@ -104,7 +108,9 @@ def _idle_canary(
     facts = seen.facts
     if not settings.idle_canary or facts.canary is not None or facts.idle_canary is not None or seen.loading:
         return None
-    if any(f.verdict.state not in (State.IDLE, State.STUCK, State.STARVED) or f.verdict.held for f in findings):
+    # Errors alone are no death: where nobody asks any more, only our own request can show that it answers again.
+    asks = MAY_BE_IDLE if seen.death else (*MAY_BE_IDLE, State.FAILED)
+    if any(f.verdict.state not in asks or f.verdict.held for f in findings):
         return None
     if len(history.lanes) > 1 and not facts.pins_lanes:
         return None

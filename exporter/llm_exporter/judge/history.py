@@ -123,6 +123,7 @@ class History:
     Attributes:
         incarnation: The process of the last good look.
         since: First good look of this process.
+        started: Monotonic time of the process's start as reckoned at first sight (a wall clock may jump later), if known.
         ever_answered: The target answered with an engine's page at least once.
         served: This process has been seen able to serve.
         last_good, last_unix: Monotonic and wall time of the last good look.
@@ -142,6 +143,7 @@ class History:
     lanes: Mapping[str, LaneHistory] = field(default_factory=dict)
     incarnation: str | None = None
     since: float | None = None
+    started: float | None = None
     ever_answered: bool = False
     served: bool = False
     last_good: float | None = None

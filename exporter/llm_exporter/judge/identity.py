@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from .history import TRACK_LOOKS, History, Track
 from .model import Observation, Settings
-from .watch import all_fell
+from .watch import all_fell, fell
 
 
 def recognise(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, bool]:
@@ -55,8 +55,7 @@ def several_processes(tracks: Sequence[Track]) -> bool:
 def _falls(before: Track, after: Track) -> bool:
     if before.incarnation is not None and after.incarnation is not None:
         return before.incarnation != after.incarnation
-    had = {name: value for name, value in before.counters.items() if value > 0}
-    return bool(had) and all(after.counters.get(name, 0.0) < value for name, value in had.items())
+    return fell(before.counters, after.counters)
 
 
 def _returns(high: Track, before: Track, after: Track) -> bool:

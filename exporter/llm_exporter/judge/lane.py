@@ -85,7 +85,7 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
         )
         return say(State.STUCK, reason, 0, "any series moves, or a canary is answered")
 
-    if held > 0 and flat >= bound.seconds and not explains_flatness(lane, bound, t):
+    if held > 0 and flat >= bound.seconds and flat > bound.stalled_after and not explains_flatness(lane, bound, t):
         finding = _past_bound(lane, bound, around, flat, grace, work, t)
         if finding is not None and not (around.dead and finding[0] is not State.STUCK):
             state, reason, change, ask = finding

@@ -90,6 +90,7 @@ class LaneEvidence:
         running, waiting: Requests held; ``waiting`` sums every queue of the engine.
         deferred: The part of ``waiting`` that waits for somebody else (remote KV, another server).
         kv: KV cache usage 0..1.
+        kv_shown: Sum of all KV gauges of the lane, to see whether one moves below the largest (a stale one per process).
         preemptions, prompt_tokens, generation_tokens, finished, steps: Life-time counts.
         alive: A counter that moves while the engine's loop turns idly; proof of an idle engine, never progress.
         asleep: Why it does not work on purpose ("weights offloaded", "paused"), or None.
@@ -103,6 +104,7 @@ class LaneEvidence:
     waiting: float | None = None
     deferred: float | None = None
     kv: float | None = None
+    kv_shown: float | None = None
     preemptions: float | None = None
     prompt_tokens: float | None = None
     generation_tokens: float | None = None

@@ -54,6 +54,8 @@ def judge(history: History, seen: Observation, t: float, settings: Settings) -> 
 
 
 def _blocked(history: History, seen: Observation, settings: Settings) -> History:
+    if seen.loop is None and seen.reach != "answered":
+        return history
     blocked = seen.loop is not None and seen.loop.blocked >= settings.blocked_after
     return replace(history, blocked_reads=history.blocked_reads + 1 if blocked else 0)
 
@@ -110,6 +112,8 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
         return history, Verdict(State.UNKNOWN, seen.detail or "the page has no series that could be judged")
 
     history, restarted = identity.recognise(history, seen, t, settings)
+    if history.started is None and seen.age is not None:
+        history = replace(history, started=t - seen.age)
     if seen.loading and not history.served and not any(lane.worked for lane in seen.lanes):
         return history, Verdict(State.STARTING, seen.loading, restarted=restarted, would_change="it says that it is ready")
     if seen.death is None or any(lane.worked for lane in seen.lanes):
@@ -202,7 +206,7 @@ def _watched(history: History, seen: Observation, held: Mapping[str, float | Non
             continue
         if known is None:
             lanes[evidence.lane] = begin(evidence, t, work)
-        elif unwatched or t - known.at > settings.longest_gap:
+        elif unwatched or known.last.asleep or t - known.at > settings.longest_gap:
             lanes[evidence.lane] = begin(evidence, t, work, before=known)
         else:
             lanes[evidence.lane] = watch(known, evidence, t, work)
@@ -213,9 +217,10 @@ def _watched(history: History, seen: Observation, held: Mapping[str, float | Non
 
 def _answers(history: History, seen: Observation, t: float) -> History:
     """Follow inference answers: errors count from the last success on."""
-    if seen.answers_failed is None:
+    if seen.answers_failed is None and history.failed is not None:
         return history
-    ok, failed = seen.answers_ok or 0.0, seen.answers_failed
+    # No answer of either kind yet is zero: the first error makes the series.
+    ok, failed = seen.answers_ok or 0.0, seen.answers_failed or 0.0
     if history.failed is None or failed < history.failed or ok != history.ok:
         return replace(history, ok=ok, failed=failed, errors=0.0, errors_since=None)
     new = failed - history.failed
@@ -255,8 +260,9 @@ def _findings(
             found.append(Finding(_unjudged(name, _missing_words(evidence, lane), work)))
         else:
             around = Around(
-                facts=seen.facts, settings=settings, witness=seen.witness, age=seen.age, alone=len(names) == 1,
+                facts=seen.facts, settings=settings, witness=seen.witness, alone=len(names) == 1,
                 others_move=bool(moving - {name}), dead=dead, cannot=history.cannot, asking=seen.own_canary,
+                age=None if history.started is None else t - history.started,
             )  # fmt: skip
             found.append(judge_lane(lane, work, around, t))
     return tuple(found)

@@ -20,7 +20,7 @@ def held_work(evidence: LaneEvidence, own: float = 0.0) -> float | None:
         if not evidence.progress or any(evidence.progress.values()):
             return None
         running, waiting = running or 0.0, waiting or 0.0
-    return max(0.0, running + waiting - own)
+    return max(0.0, max(0.0, running) + max(0.0, waiting) - own)
 
 
 def changed(before: Mapping[str, float], after: Mapping[str, float]) -> frozenset[str]:
@@ -30,18 +30,25 @@ def changed(before: Mapping[str, float], after: Mapping[str, float]) -> frozense
 
 def kv_moved(before: LaneEvidence, after: LaneEvidence) -> bool:
     """KV usage changed while preemptions did not: blocks were filled or freed by work, not by eviction."""
-    if before.kv is None or after.kv is None or before.kv == after.kv:
+    if before.kv is None or after.kv is None or (before.kv, before.kv_shown) == (after.kv, after.kv_shown):
         return False
     return before.preemptions == after.preemptions
 
 
 def all_fell(before: LaneEvidence, after: LaneEvidence) -> bool:
-    """Every progress counter that had counted anything is smaller now: another process answers.
+    """Every progress counter that had counted anything is smaller now: another process answers."""
+    return fell(before.progress, after.progress)
 
-    A single counter that falls among others that do not (a data-parallel wave) is progress, not a restart.
+
+def fell(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+    """Whether every counter that had counted anything, and is still there, is smaller now.
+
+    A single counter that falls among others that do not (a data-parallel wave) is progress, not a restart. Some engines
+    make a series only when it is first touched, so a new process may lack some; half a page lacks some too, but what it
+    has did not fall.
     """
-    had = {name: value for name, value in before.progress.items() if value > 0}
-    return bool(had) and all(name in after.progress and after.progress[name] < value for name, value in had.items())
+    there = {name: value for name, value in before.items() if value > 0 and name in after}
+    return bool(there) and all(after[name] < value for name, value in there.items())
 
 
 def begin(evidence: LaneEvidence, t: float, held: float, before: LaneHistory | None = None) -> LaneHistory:
@@ -104,7 +111,11 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
         lane = replace(lane, verified_at=t, silent_idle=0, silent_since=None)
     if moved:
         return replace(lane, confirmation=None, silent_idle=0, silent_since=None)
-    return lane if held > 0 or lane.confirmation is None else replace(lane, confirmation=None)
+    if held > 0 or lane.confirmation is None:
+        return lane
+    # Work that left an engine which gave its canary nothing back: what was proved before that is proved no more.
+    silent = lane.confirmation.result == "silent"
+    return replace(lane, confirmation=None, verified_at=None if silent else lane.verified_at)
 
 
 def _when(happened: bool, t: float, otherwise: float) -> float:
