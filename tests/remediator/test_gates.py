@@ -437,3 +437,30 @@ def test_explain_answers_every_gate_even_after_a_refusal() -> None:
     assert {r.gate: r.answer.passed for r in results}["alert"] is False
     assert {r.gate: r.answer.passed for r in results}["proof"] is None
     assert all(r.answer.text for r in results)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        (),
+        (Member(SELECTOR, None, "no such container", "no_match"),),
+        (*ready().members, Member(SELECTOR, None, "", "no_match")),
+    ],
+    ids=["not looked at", "none found", "one of two found"],
+)
+def test_gates_that_look_at_containers_do_not_pass_without_them(members: tuple[Member, ...]) -> None:
+    snapshot = ready(members=members)
+    answers = {r.gate: r.answer for r in explain(snapshot)}
+    assert answers["container"].passed is False
+    for gate in ("running", "orchestrator", "startup_grace", "foreign_owner"):
+        assert answers[gate].passed is None, gate
+        assert answers[gate].text == "its containers were not all found"
+    decided = decide(snapshot)
+    assert isinstance(decided, Decision)
+    assert decided.gate == "container"
+
+
+def test_another_watchdog_is_named_even_where_no_container_is_found() -> None:
+    seen = history(foreign_starts=(foreign(NOW - HOUR, state="stuck"), foreign(NOW - 2 * HOUR, state="stuck")))
+    answers = {r.gate: r.answer for r in explain(ready(members=(), history=seen))}
+    assert answers["foreign_owner"].passed is False

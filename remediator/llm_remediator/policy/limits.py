@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llm_remediator.model import COUNTED_AS_GOOD, Answer, Attempt, ForeignStart, History, Rules, Snapshot, Verb
+from llm_remediator.policy.standing import unresolved
 from llm_remediator.policy.words import clock, passed, refused, span
 
 FOREIGN_WINDOW = 86400.0
@@ -135,6 +136,8 @@ def foreign_owner(snapshot: Snapshot) -> Answer:
             f"somebody else restarted it {len(seen)} times while it was stalled or stuck "
             f"({', '.join(clock(s.started_at) for s in seen)}); standing down until a person re-arms it",
         )
+    if answer := unresolved(snapshot):
+        return answer
     return passed("nobody else restarts it" if not seen else "one foreign restart; that is a person")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llm_remediator.model import Answer, Backend, Snapshot, Verb
 from llm_remediator.policy.words import clock as moment
-from llm_remediator.policy.words import passed, refused, span
+from llm_remediator.policy.words import passed, refused, span, unasked
 
 OBSERVED_WITHIN = 180.0
 """Seconds; the exporter says `unknown` itself after three of its intervals, which may be as long as a minute."""
@@ -110,8 +110,15 @@ def container(snapshot: Snapshot) -> Answer:
     return passed(f"exactly one match: {names}")
 
 
+def unresolved(snapshot: Snapshot) -> Answer | None:
+    """The answer of gates that look at containers, where `container` refuses; None where they were all found."""
+    return None if container(snapshot).passed else unasked("its containers were not all found")
+
+
 def running(snapshot: Snapshot) -> Answer:
     """Docker's restart would also unpause, and start what a person stopped: so look first."""
+    if answer := unresolved(snapshot):
+        return answer
     for box in snapshot.containers:
         if box.paused:
             return refused(Verb.SKIP, "container_paused", f"{box.name} is paused; a restart would undo that")
@@ -132,6 +139,8 @@ def running(snapshot: Snapshot) -> Answer:
 
 def orchestrator(snapshot: Snapshot) -> Answer:
     """Somebody else's container: Swarm, Kubernetes or systemd restarts it by rules of their own."""
+    if answer := unresolved(snapshot):
+        return answer
     for box in snapshot.containers:
         if snapshot.target.backend is Backend.KUBERNETES:
             continue  # there the orchestrator is what we ask
@@ -146,6 +155,8 @@ def orchestrator(snapshot: Snapshot) -> Answer:
 
 def startup_grace(snapshot: Snapshot) -> Answer:
     """Counted from the container's own start, so that neither our restart nor a person's shortens it."""
+    if answer := unresolved(snapshot):
+        return answer
     started = incarnation_start(snapshot)
     grace = snapshot.target.rules.startup_grace
     if started is None:

@@ -23,6 +23,11 @@ def needs(fact: Fact, text: str) -> Answer:
     return Answer(passed=None, text=text, reason=f"needs_{fact.value}", needs=fact)
 
 
+def unasked(text: str) -> Answer:
+    """The gate has nothing to look at, because one before it refused: it neither passes nor can be asked for more."""
+    return Answer(passed=None, text=text, reason="not_asked", verb=Verb.DEFER)
+
+
 def span(seconds: float) -> str:
     """A duration to the second: `1h3m`."""
     return format_duration(float(round(max(0.0, seconds))))
