@@ -32,7 +32,9 @@ for package in "$work"/*.deb; do dpkg -x "$package" "$TREE"; done
 libraries=$(find "$TREE" -name '*.so*' -printf '%h\n' | sort -u | paste -sd:)
 for program in usr/sbin/nginx usr/sbin/haproxy usr/bin/systemd-analyze; do
     [ -x "$TREE/$program" ] || continue # on the machine already
-    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$libraries" "$TREE/$program" >"$BIN/${program##*/}"
+    # The trailing colon: after these units, those of the machine.
+    printf '#!/bin/sh\nSYSTEMD_UNIT_PATH=%s LD_LIBRARY_PATH=%s exec %s "$@"\n' \
+        "$TREE/lib/systemd/system:" "$libraries" "$TREE/$program" >"$BIN/${program##*/}"
     chmod 755 "$BIN/${program##*/}"
 done
 works || die "an unpacked program does not run; see $TREE"

@@ -7,7 +7,8 @@ complete() { have promtool && have amtool && have prometheus && { have alertmana
 if complete; then
     exit 0
 fi
-BIN=$CACHE/promtools/usr/bin
+TREE=$CACHE/promtools
+BIN=$TREE/bin
 PATH=$BIN:$PATH
 if complete; then
     echo "$BIN"
@@ -16,16 +17,23 @@ fi
 mkdir -p "$BIN"
 
 unpack_debian() {
-    local work
-    is_debian || return 1
-    ! is_root || apt-get -q -o DPkg::Lock::Timeout=300 update >"$CACHE/apt.log" 2>&1 || return 1
+    local work program
+    is_root && is_debian || return 1
+    apt-get -q -o DPkg::Lock::Timeout=300 update >"$CACHE/apt.log" 2>&1 || return 1
     work=$(mktemp -d "$CACHE/debs.XXXXXX")
     # apt's sandbox user may not write here; that is only a warning.
     if (cd "$work" && apt-get -q download prometheus prometheus-alertmanager) >>"$CACHE/apt.log" 2>&1; then
-        for package in "$work"/*.deb; do dpkg -x "$package" "$CACHE/promtools"; done
+        for package in "$work"/*.deb; do dpkg -x "$package" "$TREE"; done
     fi
     rm -rf "$work"
-    complete && promtool --version >/dev/null 2>&1
+    for program in prometheus promtool amtool; do ln -sf "../usr/bin/$program" "$BIN/$program"; done
+    # Debian's Alertmanager reads its default template from /usr/share: it sees an overlay there, nobody else does.
+    cat >"$BIN/prometheus-alertmanager" <<END
+#!/bin/sh
+exec unshare --mount sh -c 'mount -t overlay stuckproof -o lowerdir=$TREE/usr/share:/usr/share /usr/share && exec "\$@"' sh $TREE/usr/bin/prometheus-alertmanager "\$@"
+END
+    chmod 755 "$BIN/prometheus-alertmanager"
+    complete && promtool --version >/dev/null 2>&1 && prometheus-alertmanager --version >/dev/null 2>&1
 }
 
 # wrapper PROGRAM IMAGE
