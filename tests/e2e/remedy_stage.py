@@ -55,6 +55,8 @@ class Stage:
         self.blind = False
         self.silenced = False
         self.firing = True
+        self.away = False
+        """The exporter has no answer: while Docker, which this one asks, is not there."""
         self.verdict: Callable[[dict[str, Any]], str] | None = None
         self.notices: list[dict[str, Any]] = []
         self.proofs = 0
@@ -203,6 +205,8 @@ class Stage:
             }
             alert = {"labels": self._labels(), "status": status, "fingerprint": "0123456789abcdef", "annotations": {}}
             return [alert | {"startsAt": "2026-01-01T00:00:00Z"}] if self.firing else []
+        if self.away:
+            return None
         if path == "/api/v1/targets":
             return {"targets": [self._report()]}
         if path == f"/api/v1/targets/{self.name}":
