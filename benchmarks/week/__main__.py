@@ -13,8 +13,8 @@ from pathlib import Path
 from benchmarks.week.play import RULES, Total, play
 from benchmarks.week.report import page, table
 from benchmarks.week.schedule import draw
+from benchmarks.week.score import Score
 from benchmarks.week.servers import SERVERS
-from benchmarks.week.world import Score
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "simulated-week.md"
 
@@ -35,7 +35,7 @@ def totals(seeds: Iterable[int], processes: int) -> list[Total]:
 
 
 def main() -> int:
-    """Run; `--check` fails if the document differs from what was found, and writes nothing."""
+    """Play, print the table, and write the document unless told not to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.week", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="weeks of each server (default 2)")
     parser.add_argument("--processes", type=int, default=os.cpu_count())

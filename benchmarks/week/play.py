@@ -9,8 +9,9 @@ from statistics import median
 from benchmarks.week.rules import probes, promql, step_counter, watchdog
 from benchmarks.week.rules.stuckproof import Stuckproof
 from benchmarks.week.schedule import MINUTE, Hang, Schedule, draw
+from benchmarks.week.score import Score
 from benchmarks.week.servers import SERVERS
-from benchmarks.week.world import Score, World
+from benchmarks.week.world import World
 
 Rule = Callable[[World], object]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from benchmarks.week.play import RULES, play
+from benchmarks.week.play import RULES, Total, play
 from benchmarks.week.report import table
 from benchmarks.week.rules.promql import increase
 from benchmarks.week.schedule import HOUR, MINUTE, Arrival, Event, Hang, Happening, Schedule, draw
+from benchmarks.week.score import Score
 from benchmarks.week.servers import SERVERS, Server
-from benchmarks.week.world import Score, World
 
 OURS = "Stuckproof"
 ALL = list(RULES)
@@ -144,17 +144,13 @@ def test_rate_adds_what_came_after_a_counter_reset() -> None:
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda server: server.name)
 def test_a_day_with_every_hang_has_no_false_restart_and_no_missed_hang_of_ours(server: Server) -> None:
-    score = World(draw(server, seed=1, days=1.0), 1)
-    RULES[OURS](score)
-    found = score.run()
+    found = play(RULES[OURS], draw(server, seed=1, days=1.0), seed=1)
     assert (found.false_restarts, found.false_reasons, found.false_pages) == (0, [], 0)
     assert {hang.kind for hang in found.hangs} == set(Hang)
     assert [hang for hang in found.hangs if hang.missed] == []
 
 
 def test_the_table_has_a_row_for_every_rule() -> None:
-    from benchmarks.week.play import Total
-
     totals = [Total(rule, (Score(),)) for rule in RULES]
     assert len(table(totals).splitlines()) == len(RULES) + 2
     assert "never" in table(totals)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.week.page import UNIX_AT_START
-from benchmarks.week.world import Cause, World
+from benchmarks.week.score import Cause
+from benchmarks.week.world import World
 from llm_exporter.judge import Observation, Verdict
 from llm_remediator.model import (
     Alert,
