@@ -20,6 +20,7 @@ class Recorder:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
         self._began = clock.monotonic()
+        self._told = False
         self._file: IO[str]
         if path.suffix == ".gz":
             self._file = gzip.open(path, "wt", encoding="utf-8")  # noqa: SIM115 - open as long as the recorder
@@ -56,9 +57,11 @@ class Recorder:
         self._write(outcome.began, {"canary": said})
 
     def about(self, known: Known) -> None:
-        """What else is known of the server."""
+        """What else is known of the server: from the beginning on, and from now on where that changes."""
         about = {"version": known.version, "model": known.model, "options": dict(known.options)}
-        self._write(self._began, {"about": {key: value for key, value in about.items() if value}})
+        at = self._clock.monotonic() if self._told else self._began
+        self._told = True
+        self._write(at, {"about": {key: value for key, value in about.items() if value}})
 
     def event(self, words: str) -> None:
         """A note for people; never evidence."""

@@ -36,7 +36,7 @@ def lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
         try:
             record = json.loads(line)
         except ValueError as error:
-            if number == len(lines):
+            if number == len(lines) and line.startswith("{"):
                 return
             raise RecordingError(f"{path}, line {number}: no JSON: {error}") from error
         if not isinstance(record, dict):
@@ -105,6 +105,42 @@ def canary_of(record: Mapping[str, Any]) -> CanaryOutcome:
     )
 
 
+def known_of(record: Mapping[str, Any]) -> Known:
+    """What else was known of the server from then on."""
+    about = record["about"]
+    return Known(about.get("version"), about.get("model"), about.get("options") or {})
+
+
+def witness_of(record: Mapping[str, Any]) -> Witness | None:
+    """What second looks said."""
+    return Witness(**record["witness"]) if "witness" in record else None
+
+
+def loop_of(record: Mapping[str, Any]) -> LoopEvidence | None:
+    """What a heartbeat's side port said."""
+    return LoopEvidence(**record["loop"]) if "loop" in record else None
+
+
+READERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
+    "metrics": look_of, "canary": canary_of, "about": known_of, "witness": witness_of, "loop": loop_of,
+}  # fmt: skip
+
+
+def _in_order(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The records in the order in which they began; one that the format does not know is an error, not a guess."""
+    found: list[tuple[float, Mapping[str, Any]]] = []
+    for record in records:
+        try:
+            found.append((float(record.get("t", 0.0)), record))
+            for key, made in READERS.items():
+                if key in record:
+                    made(record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            words = f"the record at t={record.get('t', 'none')} is not of a recording's format"
+            raise RecordingError(f"{words}: {type(error).__name__}: {error}") from error
+    return [record for _, record in sorted(found, key=lambda pair: pair[0])]
+
+
 def replay(
     records: Iterable[Mapping[str, Any]], settings: Settings | Callable[[Engine | None], Settings], engine: str = "auto"
 ) -> Iterator[Seen]:
@@ -112,24 +148,25 @@ def replay(
 
     `settings` may be a function of the engine, since engines bring defaults of their own and a page may tell the engine.
     """
-    ordered = sorted(records, key=lambda record: float(record.get("t", 0.0)))
+    ordered = _in_order(records)
     mind = Mind.of(engine)
-    for record in ordered:
-        if "about" in record:
-            about = record["about"]
-            mind = replace(mind, known=Known(about.get("version"), about.get("model"), about.get("options") or {}))
+    # The first is known from the beginning on, also where a look began before it was written.
+    mind = next((replace(mind, known=known_of(record)) for record in ordered if "about" in record), mind)
     canaries = [canary_of(record) for record in ordered if "canary" in record]
     asked: CanaryRequest | None = None
     under_way: CanaryOutcome | None = None
     none_at: float | None = None
     used_until = float("-inf")
     for record in ordered:
+        if "about" in record:
+            mind = replace(mind, known=known_of(record))
         if "metrics" not in record:
             continue
         look = look_of(record)
         ended: CanaryOutcome | None = None
         if under_way is not None and asked is not None and under_way.ended <= look.t:
-            ended, under_way, used_until = replace(under_way, kind=asked.kind), None, under_way.ended
+            ended = replace(under_way, kind=asked.kind)
+            under_way, used_until = None, ended.ended
         elif none_at is not None and asked is not None:
             ended = CanaryOutcome(asked.kind, "none", none_at, 0.0, words="none is recorded")
         none_at = None
@@ -142,8 +179,8 @@ def replay(
             canary=ended,
             own_canary=flying,
             own_canary_lane=under_way.lane if flying and under_way else None,
-            witness=Witness(**record["witness"]) if "witness" in record else None,
-            loop=LoopEvidence(**record["loop"]) if "loop" in record else None,
+            witness=witness_of(record),
+            loop=loop_of(record),
         )
         yield seen
         wants = seen.verdict.wants
@@ -162,7 +199,8 @@ def _next(canaries: list[CanaryOutcome], wants: CanaryRequest, since: float, use
     A recording made with other patience asked at other times; the judge itself tells whether an earlier answer still says
     anything, since it knows since when the evidence is flat.
     """
-    fit = [c for c in canaries if c.lane is None or wants.lane is None or c.lane == wants.lane]
+    # Which of several idle lanes is asked first is a matter of turns; the last question is about one lane.
+    fit = [c for c in canaries if wants.kind == "idle" or wants.lane is None or c.lane in (None, wants.lane)]
     later = [c for c in fit if c.began >= since]
     earlier = [c for c in fit if used_until <= c.began < since]
     chosen = later[0] if later else earlier[-1] if earlier else None
