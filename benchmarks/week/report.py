@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.week.play import Total
 from benchmarks.week.schedule import Hang
 from benchmarks.week.servers import SERVERS
+from benchmarks.week.stalls import table as stalls
 
 _PROSE = Path(__file__).with_name("document.md")
 _HEAD = (
@@ -50,7 +51,14 @@ def page(totals: Sequence[Total], seeds: int) -> str:
         f"| {s.sleeps} | {s.redeployments} | {s.loop_stalls} |"
         for s in SERVERS
     )
-    return _PROSE.read_text().format(weeks=weeks, seeds=seeds, table=table(totals), by_kind=by_kind(totals), servers=servers)
+    return _PROSE.read_text().format(
+        weeks=weeks,
+        seeds=seeds,
+        table=table(totals),
+        by_kind=by_kind(totals),
+        servers=servers,
+        stalls=stalls(),
+    )
 
 
 def _clock(seconds: float | None) -> str:

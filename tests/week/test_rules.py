@@ -11,6 +11,7 @@ from benchmarks.week.rules.promql import increase
 from benchmarks.week.schedule import HOUR, MINUTE, Arrival, Event, Hang, Happening, Schedule, draw
 from benchmarks.week.score import Score
 from benchmarks.week.servers import SERVERS, Server
+from benchmarks.week.stalls import restarted
 
 OURS = "Stuckproof"
 ALL = list(RULES)
@@ -154,3 +155,11 @@ def test_the_table_has_a_row_for_every_rule() -> None:
     totals = [Total(rule, (Score(),)) for rule in RULES]
     assert len(table(totals).splitlines()) == len(RULES) + 2
     assert "never" in table(totals)
+
+
+@pytest.mark.parametrize(
+    ("rule", "borne", "not_borne"), [(OURS, 5, 6), ("step counter, 120 s", 2, 3), ("rate() == 0, for 5m", 8, 10)]
+)
+def test_how_long_a_healthy_engine_may_stand_still(rule: str, borne: int, not_borne: int) -> None:
+    assert not restarted(rule, borne)
+    assert restarted(rule, not_borne)
