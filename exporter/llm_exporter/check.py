@@ -53,15 +53,17 @@ async def check(target: Target, seconds: float | None, *, canary: bool, clock: C
     monitor = Monitor(target, scraper, clock, guard)
     began = clock.monotonic()
     looks = 0
+    before: State | None = None
     try:
         while True:
             snapshot = await monitor.observe()
             looks += 1
+            settled, before = before is snapshot.verdict.state, snapshot.verdict.state
             if looks == 1 and patience.interval is None:
                 pause = PAUSE if monitor.interval <= GENTLE_PAUSE else GENTLE_PAUSE
                 monitor.reconfigure(replace(target, patience=replace(target.patience, interval=pause)))
             if not monitor.asking and _enough(
-                snapshot, clock.monotonic() - began, looks, seconds, monitor.interval, asked=canary
+                snapshot, clock.monotonic() - began, seconds, monitor.interval, settled, asked=canary
             ):
                 # The clause about our requests is true only if the last look was at rest.
                 return Checked(snapshot, looks, sum(monitor.snapshot.canaries.values()))
@@ -72,13 +74,14 @@ async def check(target: Target, seconds: float | None, *, canary: bool, clock: C
         await scraper.close()
 
 
-def _enough(snapshot: Snapshot, elapsed: float, looks: int, seconds: float | None, pause: float, *, asked: bool) -> bool:
+def _enough(snapshot: Snapshot, elapsed: float, seconds: float | None, pause: float, settled: bool, *, asked: bool) -> bool:
     state = snapshot.verdict.state
     if state in FINAL:
         return True
     if seconds is not None:
         return elapsed >= seconds + 2 * pause and not (asked and state is State.STALLED and snapshot.verdict.wants)
-    if looks < 2:
+    if not settled:
+        # One look may fail, or fall on a change; what two in a row say is said.
         return False
     if asked and state is State.IDLE and not snapshot.canaries:
         return elapsed >= 3 * snapshot.target.patience.canary.timeout

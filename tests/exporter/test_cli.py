@@ -63,7 +63,7 @@ async def working(engine: Engine) -> AsyncIterator[None]:
 def quick(tmp_path: Path) -> str:
     path = tmp_path / "quick.yml"
     path.write_text(
-        "defaults: {interval: 200ms, timeout: 180ms, stalled_after: 600ms, stuck_after: 1500ms, start_grace: 0s,"
+        "defaults: {interval: 500ms, timeout: 490ms, stalled_after: 1500ms, stuck_after: 3s, start_grace: 0s,"
         " canary: {timeout: 400ms, every: 2s}}\ntargets: [{name: a, url: 'http://127.0.0.1:1'}]\n"
     )
     return str(path)
@@ -91,7 +91,7 @@ async def test_check_says_at_most_stalled_without_the_time(quick: str) -> None:
 @pytest.mark.parametrize("canary", [False, True])
 async def test_check_says_stuck_with_the_evidence_when_given_the_time(quick: str, canary: bool) -> None:
     async with serving(Engine(running=4, steps=7, tokens=7, canary_hangs=True)) as engine:
-        options = ["--for", "1500ms", *(["--canary"] if canary else [])]
+        options = ["--for", "3s", *(["--canary"] if canary else [])]
         code, out, _ = await run("check", engine.base, "--config.file", quick, *options)
         assert engine.asked["/v1/completions"] == int(canary)
     assert code == 1
