@@ -326,7 +326,7 @@ class Never(RuleBasedStateMachine):
 
 TestNever = Never.TestCase
 TestNever.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
