@@ -12,6 +12,7 @@ from .engines.custom import Described, adapter
 from .exposition import Samples, read
 from .judge import CanaryOutcome, Facts, History, Observation, Settings, State, Verdict, Witness, judge
 from .judge.model import LaneEvidence, LoopEvidence, Reach
+from .judge.words import duration
 
 NO_SERIES = (
     "no series of an engine on this page (looked for {steps}); vLLM shows none with --disable-log-stats, "
@@ -215,7 +216,7 @@ def _failed(page: Page, health: Page | None) -> tuple[Reach, str]:
     if page.kind == "refused":
         return "refused", words
     if page.kind == "timeout":
-        words = f"no answer within {page.seconds:.0f} s"
+        words = f"no answer within {duration(page.seconds)}"
         if health is not None and health.status is not None:
             words += (
                 f", while its /health answers {health.status} in {health.seconds * 1000:.0f} ms: "
