@@ -24,6 +24,7 @@ from llm_remediator.docker_api import DockerApi
 from llm_remediator.examine import Outside
 from llm_remediator.exporter_client import HttpExporter
 from llm_remediator.journal_thread import JournalThread
+from llm_remediator.labelled import Labelled
 from llm_remediator.lease import Lease, LeaseConfig
 from llm_remediator.model import Backend
 from llm_remediator.notify import GrafanaNotifier, WebhookNotifier
@@ -34,7 +35,7 @@ from llm_remediator.runtime_command import CommandRuntime
 from llm_remediator.runtime_docker import DockerRuntime
 from llm_remediator.runtime_kubernetes import KubernetesRuntime
 from llm_remediator.runtime_swarm import SwarmRuntime
-from llm_remediator.settings import KubernetesAccess
+from llm_remediator.settings import KubernetesAccess, TargetBook
 from llm_remediator.web import RemediatorWeb
 
 log = logging.getLogger("llm.remediator")
@@ -56,7 +57,9 @@ def runtimes(config: Config) -> dict[tuple[Backend, str], ContainerRuntime]:
     apis = {host.name: DockerApi(host) for host in config.docker_hosts}
     clock = SystemClock()
     found: dict[tuple[Backend, str], ContainerRuntime] = {}
-    for backend, host in dict.fromkeys((t.backend, t.host) for t in config.targets):
+    used = [(target.backend, target.host) for target in config.targets]
+    used += [(Backend.DOCKER, labelled.host) for labelled in config.labelled]
+    for backend, host in dict.fromkeys(used):
         if backend is Backend.DOCKER:
             found[backend, host] = DockerRuntime(apis[host])
         elif backend is Backend.SWARM:
@@ -111,6 +114,11 @@ async def run(config: Config, serving: Serving) -> None:
         for client in (exporter, *alertmanagers, *notifiers, *outside.runtimes.values()):
             stack.push_async_callback(client.close)
         remediator = Remediator(config, outside, journal, notifiers, serving.version)
+        if isinstance(config.targets, TargetBook):
+            hosts = {host: runtime for (backend, host), runtime in outside.runtimes.items() if backend is Backend.DOCKER}
+            labelled = Labelled(config.targets, config.labelled, hosts, config.rules, outside.clock)
+            await labelled.refresh()
+            remediator.guard.spawn("labelled", labelled.run)
         if lease is not None:
             stack.push_async_callback(lease.close)
             remediator.guard.spawn("lease", lease.run)

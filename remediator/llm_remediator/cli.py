@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from llm_common import logs
 from llm_common.config import ConfigError, parse_duration
+from llm_common.terminal import printable_lines
 from llm_remediator import config as configuration
 from llm_remediator import inquiries
 from llm_remediator.app import Serving, run
@@ -27,7 +29,7 @@ COMMANDS = "status, journal, report, drill, pause, resume, rearm, socket-proxy"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 refused or not possible, 2 wrong configuration or usage."""
+    """Exit status: 0 done, 1 refused or not possible, 2 wrong configuration or usage, 130 Ctrl-C, 141 nobody reads."""
     words = list(sys.argv[1:] if argv is None else argv)
     commands: dict[str, Callable[[list[str]], int]] = {
         "status": _status,
@@ -42,16 +44,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words and words[0] in commands:
             command = commands[words[0]]
-            return command(words if command is _change else words[1:])
-        return _serve(words)
+            code = command(words if command is _change else words[1:])
+        else:
+            code = _serve(words)
+        sys.stdout.flush()
     except ConfigError as exc:
         print(exc, file=sys.stderr)
         return 2
     except (JournalLockedError, StoreError, inquiries.AskError) as exc:
-        print(exc, file=sys.stderr)
+        print(printable_lines(str(exc)), file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:
-        return 1
+        # The reader of our output has left (`| head`); what Python would flush at exit has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return code
 
 
 def _serve(words: list[str]) -> int:
@@ -96,9 +105,9 @@ def _status(words: list[str]) -> int:
         answer = asyncio.run(inquiries.ask(_place(args), "GET", "overview", "targets"))
     except inquiries.AskError as exc:
         print(f"{exc}\nIt could not be asked; this is what its journal says:\n", file=sys.stderr)
-        print(inquiries.status_from_journal(config, as_json=args.json), end="")
+        _show(inquiries.status_from_journal(config, as_json=args.json))
         return 1
-    print(inquiries.status_text(*answer, as_json=args.json), end="")
+    _show(inquiries.status_text(*answer, as_json=args.json))
     return 0
 
 
@@ -115,9 +124,9 @@ def _journal(words: list[str]) -> int:
     args = parser.parse_args(words)
     config = configuration.load(args.config)
     if args.attempt is not None:
-        print(inquiries.attempt_text(config, args.attempt), end="")
+        _show(inquiries.attempt_text(config, args.attempt))
     else:
-        print(inquiries.journal_text(config, args.target, _duration(args.since), args.limit, as_json=args.json), end="")
+        _show(inquiries.journal_text(config, args.target, _duration(args.since), args.limit, as_json=args.json))
     return 0
 
 
@@ -131,7 +140,7 @@ def _report(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="JSON")
     args = parser.parse_args(words)
     config = configuration.load(args.config)
-    print(inquiries.report_text(config, _duration(args.since), as_json=args.json), end="")
+    _show(inquiries.report_text(config, _duration(args.since), as_json=args.json))
     return 0
 
 
@@ -144,7 +153,7 @@ def _drill(words: list[str]) -> int:
     args = parser.parse_args(words)
     _known(configuration.load(args.config), args.name)
     (found,) = asyncio.run(inquiries.ask(_place(args), "POST", f"targets/{inquiries.quoted(args.name)}/drill"))
-    print(inquiries.explanation_text(found, as_json=args.json), end="")
+    _show(inquiries.explanation_text(found, as_json=args.json))
     return 0
 
 
@@ -195,6 +204,10 @@ def _socket_proxy(words: list[str]) -> int:
 
 
 # --- parts of command lines
+
+
+def _show(text: str) -> None:
+    print(printable_lines(text), end="")
 
 
 def _parser(prog: str, description: str) -> argparse.ArgumentParser:

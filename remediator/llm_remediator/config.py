@@ -11,10 +11,17 @@ from pathlib import Path
 from llm_common.config import ConfigError, Reader, load_yaml
 from llm_common.web import WebConfig, is_loopback
 from llm_remediator.config_limits import RESTARTABLE, STATES, read_diagnostics, read_fleet, read_rules
-from llm_remediator.config_places import read_commands, read_endpoint, read_endpoints, read_hosts, read_kubernetes
+from llm_remediator.config_places import (
+    read_commands,
+    read_endpoint,
+    read_endpoints,
+    read_hosts,
+    read_kubernetes,
+    read_labelled,
+)
 from llm_remediator.config_targets import read_targets
 from llm_remediator.model import Backend, Mode, Rules
-from llm_remediator.settings import Config, Diagnostics, DockerHost, Endpoint, FixedCommand
+from llm_remediator.settings import Config, Diagnostics, DockerHost, Endpoint, FixedCommand, TargetBook
 
 __all__ = [
     "RESTARTABLE",
@@ -79,13 +86,17 @@ def _config(top: Reader) -> Config:
     defaults = top.mapping("defaults")
     rules = read_rules(defaults, Rules())
     defaults.done()
+    labelled = read_labelled(top, hosts)
+    targets = read_targets(top, rules, hosts, commands)
     config = Config(
         mode=mode,
         trigger=trigger,
         exporter=exporter or Endpoint(""),
         alertmanagers=alertmanagers,
         journal=top.text("journal"),
-        targets=read_targets(top, rules, hosts, commands),
+        targets=TargetBook(targets) if labelled else targets,
+        labelled=labelled,
+        rules=rules,
         docker_hosts=hosts,
         commands=commands,
         kubernetes=kubernetes,

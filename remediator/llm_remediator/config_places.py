@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from llm_common.config import Reader
-from llm_remediator.settings import DockerHost, Endpoint, FixedCommand, KubernetesAccess
+from llm_common.config import REQUIRED, Reader
+from llm_remediator.settings import DockerHost, Endpoint, FixedCommand, KubernetesAccess, LabelledHost
 
 LOCAL = "local"
 DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -125,6 +125,19 @@ def read_kubernetes(top: Reader) -> KubernetesAccess | None:
     )
     at.done()
     return access
+
+
+def read_labelled(top: Reader, hosts: tuple[DockerHost, ...]) -> tuple[LabelledHost, ...]:
+    """`discovery.docker`: hosts whose labelled containers are targets."""
+    reader = top.mapping("discovery")
+    names = [host.name for host in hosts]
+    found = []
+    for at in reader.items("docker"):
+        host = at.text("host", names[0] if len(names) == 1 else REQUIRED, choices=names)
+        found.append(LabelledHost(host, at.duration("refresh", 30.0, low=1.0)))
+        at.done()
+    reader.done()
+    return tuple(found)
 
 
 def read_commands(top: Reader) -> tuple[FixedCommand, ...]:

@@ -32,7 +32,7 @@ def read_targets(
                 reader.problem("", f"{selector} belongs to {owner} already: one container, one owner")
         targets.append(Target(name, backend, host, selectors, read_rules(reader, defaults)))
         reader.done()
-    if not targets:
+    if not targets and not top.has("discovery"):
         top.problem("targets", "is empty: name at least one target and its container")
     return tuple(targets)
 

@@ -72,13 +72,16 @@ def status_text(overview: Mapping[str, Any], targets: Mapping[str, Any], *, as_j
         lines.append(f"all paused until {stamp(overview['paused_until'])} {overview['pause_reason']}".rstrip())
     if overview["breaker_open"]:
         lines.append(f"breaker open: {overview['breaker_reason']}")
-    for kind in ("docker_up", "alertmanager_up"):
-        lines += [f"{name} does not answer" for name, up in overview[kind].items() if not up]
+    for kind, whose in (("docker_up", "host"), ("alertmanager_up", "Alertmanager")):
+        lines += [f"{whose} {name} does not answer" for name, up in overview[kind].items() if not up]
     if not overview["exporter_up"]:
         lines.append("the exporter does not answer")
     lines += [f"warning: {w}" for w in overview["warnings"]]
     for view in targets["targets"]:
-        lines += ["", f"{view['name']}: {view['state']}. {view['sentence']}", f"  next: {view['next_action']}"]
+        state, sentence = view["state"], view["sentence"]
+        said = sentence if sentence.startswith(state) else f"{state}: {sentence}"
+        next_action = view["next_action"].replace(f"the exporter says {sentence}", f"the exporter says {state}")
+        lines += ["", f"{view['name']}: {said}", f"  next: {next_action}"]
         lines.append(f"  refusing gate: {view['next_gate']}; budget {view['budget_remaining']} of {view['budget_total']}")
         lines.append(f"  container: {view['container']} on {view['host']}; alert {view['alert']}; {view['phase']}")
         if view["latched"]:
@@ -157,7 +160,7 @@ def explanation_text(found: Mapping[str, Any], *, as_json: bool) -> str:
     """Gate by gate."""
     if as_json:
         return json.dumps(found, indent=2) + "\n"
-    marks = {True: "pass  ", False: "REFUSE", None: "  ?   "}
+    marks = {True: "pass     ", False: "REFUSE   ", None: "not asked"}
     lines = [f"{found['target']}: {found['decision']} ({found['reason']}): {found['text']}"]
     lines += [f"  {marks[gate['passed']]}  {gate['name']}: {gate['text']}" for gate in found["gates"]]
     captured = found.get("evidence", {}).get("captured")

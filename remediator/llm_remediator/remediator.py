@@ -56,10 +56,13 @@ class Remediator:
         self._version = version
         self.courier = Courier(journal, notifiers, outside.clock)
         self.worker = Worker(config, outside, journal, self.guard, self.courier.wake)
-        self._known = frozenset(t.name for t in config.targets)
         self._strangers: set[str] = set()
         self._started_at = outside.clock.wall()
         self._started_mono = outside.clock.monotonic()
+
+    @property
+    def _known(self) -> frozenset[str]:
+        return frozenset(target.name for target in self._config.targets)
 
     def start(self) -> None:
         """Begin to look and to act."""

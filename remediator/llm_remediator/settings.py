@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
-from llm_remediator.model import FleetRules, Mode, Target
+from llm_remediator.model import FleetRules, Mode, Rules, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,39 @@ class Diagnostics:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelledHost:
+    """`discovery.docker[]`: containers of one Docker host that opted in by label are targets too."""
+
+    host: str
+    refresh: float = 30.0
+
+
+class TargetBook(Sequence[Target]):
+    """The targets now: those of the file, and those that containers' labels name. Whoever iterates sees the newest."""
+
+    def __init__(self, configured: Sequence[Target]) -> None:
+        self._configured = tuple(configured)
+        self._labelled: tuple[Target, ...] = ()
+
+    def take(self, labelled: Sequence[Target]) -> None:
+        """Replace the labelled ones; a name of the file wins over a label."""
+        own = {target.name for target in self._configured}
+        self._labelled = tuple(target for target in labelled if target.name not in own)
+
+    @overload
+    def __getitem__(self, index: int) -> Target: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Target]: ...
+
+    def __getitem__(self, index: int | slice) -> Target | Sequence[Target]:
+        return (*self._configured, *self._labelled)[index]
+
+    def __len__(self) -> int:
+        return len(self._configured) + len(self._labelled)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A checked remediator.yml."""
 
@@ -73,10 +108,13 @@ class Config:
     exporter: Endpoint
     alertmanagers: tuple[Endpoint, ...]
     journal: str
-    targets: tuple[Target, ...]
+    targets: Sequence[Target]
     docker_hosts: tuple[DockerHost, ...]
     commands: tuple[FixedCommand, ...] = ()
     kubernetes: KubernetesAccess | None = None
+    labelled: tuple[LabelledHost, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    """`defaults`: what a target is allowed that only a label names."""
     notify: tuple[Endpoint, ...] = ()
     grafana: Endpoint | None = None
     fleet: FleetRules = field(default_factory=FleetRules)

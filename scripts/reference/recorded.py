@@ -33,6 +33,7 @@ def remediator_samples() -> Sequence[Mapping[str, Any]]:
         "docker": {"hosts": {"NAME": {"url": "unix:///var/run/docker.sock"}}},
         "commands": {"NAME": {"argv": ["/x"]}},
         "kubernetes": {"api": "https://api:6443"},
+        "discovery": {"docker": [{}]},
     }
     places: Sequence[Mapping[str, Any]] = (
         {"docker": {"compose_project": "p", "compose_service": "s", "host": "NAME"}},
