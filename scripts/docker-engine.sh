@@ -29,8 +29,9 @@ start() {
         have docker && die "the Docker Engine does not answer: $(docker version 2>&1 | tail -1). Start Docker (or join the group 'docker'), then run this again."
         die "no Docker here, and it can only be installed by root on Debian. Install Docker (Docker Desktop, or your distribution's package), then run this again."
     fi
-    confirm "This installs Debian's docker.io and starts dockerd. Go on?"
-    apt_install docker.io iptables ca-certificates
+    confirm "This installs Debian's docker.io, iptables, ca-certificates and procps, and starts dockerd. Go on?"
+    # `docker top` runs the host's ps, and the remediator asks it for processes that cannot be killed.
+    apt_install docker.io iptables ca-certificates procps
     # A machine with systemd has it started by the package; everywhere else (containers, chroots) it is started here.
     if [ -d /run/systemd/system ]; then
         systemctl start docker >/dev/null 2>&1 || true

@@ -4,7 +4,7 @@
 
 plan() {
     say "make run will, where they are missing:"
-    have dockerd || docker version >/dev/null 2>&1 || note "install Debian's docker.io, iptables and ca-certificates, and start dockerd"
+    have dockerd || docker version >/dev/null 2>&1 || note "install Debian's docker.io, iptables, ca-certificates and procps, and start dockerd"
     compose_plugin || note "put Docker Compose into $CACHE/tools"
     note "pull the images of Python, Prometheus and Alertmanager, or build them from Debian's packages if no registry answers"
     note "build the images of exporter, remediator and the simulated engine"
