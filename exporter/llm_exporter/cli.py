@@ -278,7 +278,11 @@ def _watch(arguments: list[str]) -> int:
     args = watch_parser().parse_args(arguments)
     logs.setup(args.log_level, args.log_format)
     targets = [_target(args, url) for url in args.urls]
-    asyncio.run(check.watch(targets, Table().show))
+    table = Table()
+    try:
+        asyncio.run(check.watch(targets, table.show))
+    finally:
+        table.close()
     return FAILED
 
 

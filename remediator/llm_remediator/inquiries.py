@@ -7,12 +7,13 @@ import dataclasses
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from llm_common.config import format_duration
+from llm_common.terminal import printable
 from llm_common.web import WebConfig
 from llm_remediator import journal_attempts, journal_audit, journal_targets, report
 from llm_remediator.config import Config, Endpoint
@@ -89,7 +90,7 @@ def status_text(overview: Mapping[str, Any], targets: Mapping[str, Any], *, as_j
         if view["paused_until"] is not None:
             lines.append(f"  paused until {stamp(view['paused_until'])} {view['pause_reason']}".rstrip())
         lines += [f"  warning: {w}" for w in view["warnings"]]
-    return "\n".join(lines) + "\n"
+    return _joined(lines)
 
 
 def status_from_journal(config: Config, *, as_json: bool) -> str:
@@ -119,7 +120,7 @@ def status_from_journal(config: Config, *, as_json: bool) -> str:
             lines.append(f"  LATCHED: {row['latched']}")
         if row["paused_until"] is not None:
             lines.append(f"  paused until {stamp(row['paused_until'])}")
-    return "\n".join(lines) + "\n"
+    return _joined(lines)
 
 
 def journal_text(config: Config, target: str | None, back: float, limit: int, *, as_json: bool) -> str:
@@ -129,7 +130,7 @@ def journal_text(config: Config, target: str | None, back: float, limit: int, *,
     found.reverse()
     if as_json:
         return "".join(json.dumps(dataclasses.asdict(d), default=str) + "\n" for d in found)
-    return "".join(_line(d) + "\n" for d in found) or "no decisions in that time\n"
+    return _joined([_line(d) for d in found]) or "no decisions in that time\n"
 
 
 def attempt_text(config: Config, number: int) -> str:
@@ -166,7 +167,7 @@ def explanation_text(found: Mapping[str, Any], *, as_json: bool) -> str:
     captured = found.get("evidence", {}).get("captured")
     if captured:
         lines.append(f"  captured: {', '.join(captured)}")
-    return "\n".join([*lines, "nothing was restarted"]) + "\n"
+    return _joined([*lines, "nothing was restarted"])
 
 
 def changed_text(action: str, name: str | None, found: Mapping[str, Any]) -> str:
@@ -180,6 +181,11 @@ def changed_text(action: str, name: str | None, found: Mapping[str, Any]) -> str
 def stamp(at: float) -> str:
     """A time for people."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """What others said stays in the line where we quote it."""
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def _line(decision: DecisionView) -> str:

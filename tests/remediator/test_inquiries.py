@@ -141,14 +141,35 @@ def test_every_unhappy_word_of_a_status() -> None:
         "mode observe (the journal is broken)",
         "all paused until 1970-01-01 00:00:10 UTC upgrade",
         "breaker open: 3 of 4 changed",
-        "gpu-1 does not answer",
-        "http://am does not answer",
+        "host gpu-1 does not answer",
+        "Alertmanager http://am does not answer",
         "the exporter does not answer",
         "warning: old engine",
         "LATCHED: gave up",
         "paused until 1970-01-01 00:00:20 UTC",
     ):
         assert words in text
+
+
+def test_a_status_says_things_once() -> None:
+    overview: dict[str, Any] = {
+        "mode": "act", "mode_reason": "", "paused_until": None, "breaker_open": False, "exporter_up": True,
+        "docker_up": {"local": True}, "alertmanager_up": {}, "warnings": [],
+    }  # fmt: skip
+    view = {
+        "name": "a", "state": "busy", "sentence": "busy: 2 running",
+        "next_action": "none: the exporter says busy: 2 running", "next_gate": "state",
+        "budget_remaining": 3, "budget_total": 3,
+        "container": "c", "host": "local", "alert": "none", "phase": "idle",
+        "latched": False, "paused_until": None, "warnings": [],
+    }  # fmt: skip
+    lines = inquiries.status_text(overview, {"targets": [view]}, as_json=False).splitlines()
+    assert lines[:4] == ["mode act", "", "a: busy: 2 running", "  next: none: the exporter says busy"]
+    unknown = {**view, "state": "unknown", "sentence": "the exporter does not know a target named a"}
+    lines = inquiries.status_text(overview, {"targets": [unknown]}, as_json=False).splitlines()
+    forged = inquiries.status_text(overview, {"targets": [{**view, "container": "c\nb: busy"}]}, as_json=False)
+    assert len(forged.splitlines()) == 6
+    assert lines[2] == "a: unknown: the exporter does not know a target named a"
 
 
 def test_gate_by_gate() -> None:
@@ -162,8 +183,9 @@ def test_gate_by_gate() -> None:
         "evidence": {"captured": ["top"]},
     }
     text = inquiries.explanation_text(found, as_json=False)
-    assert "pass    mode: t" in text
-    assert "REFUSE  state: t" in text
+    assert "  pass       mode: t\n" in text
+    assert "  REFUSE     state: t\n" in text
+    assert "  not asked  proof: t\n" in text
     assert "captured: top" in text
     assert text.endswith("nothing was restarted\n")
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import unused_port
+
+from llm_remediator import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 ENV = {**os.environ, "PYTHONPATH": f"{ROOT}/common:{ROOT}/remediator"}
@@ -136,6 +139,42 @@ def test_asking_a_running_one(config: Path, running: Running) -> None:
     assert all(json.loads(line)["target"] == "llm/a" for line in journal.stdout.splitlines())
     report = run("report", f"--config.file={config}", "--since=1h")
     assert "0 restarts made" in report.stdout
+
+
+def test_text_of_others_cannot_steer_the_terminal(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def say(*_: object, **__: object) -> str:
+        return "name\x1b]0;owned\x07\n\x1b[31mred\x1b[0m\tlog\r\n"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llm_remediator.inquiries.journal_text", say)
+        assert cli.main(["journal", f"--config.file={config}"]) == 0
+    assert capsys.readouterr().out == "name?]0;owned?\nred     log\n"
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_a_reader_that_has_left_is_no_fault(config: Path, running: Running, buffered: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["status", f"--config.file={config}", f"--url={running.url}"]
+    environment = {**ENV, "PYTHONUNBUFFERED": buffered}
+    ended = subprocess.run([*MAIN, *words], env=environment, stdout=writing, stderr=subprocess.PIPE, timeout=30, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_ctrl_c_ends_a_question_without_a_traceback(config: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        asking = subprocess.Popen(
+            [*MAIN, "status", f"--config.file={config}", f"--url={url}"], env=ENV, stderr=subprocess.PIPE, text=True
+        )
+        silent.settimeout(20)
+        accepted, _ = silent.accept()
+        with accepted:
+            asking.send_signal(signal.SIGINT)
+            _, said = asking.communicate(timeout=20)
+    assert asking.returncode == 130
+    assert "Traceback" not in said
 
 
 def test_status_without_a_running_one_reads_the_journal(config: Path) -> None:
