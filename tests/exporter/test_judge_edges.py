@@ -1,0 +1,262 @@
+"""Edges of the judge that no incident reaches: which canary says something, and where two limits meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from llm_exporter.judge import (
+    CanaryOutcome,
+    Facts,
+    History,
+    LaneEvidence,
+    LoopEvidence,
+    Observation,
+    Settings,
+    State,
+    Verdict,
+    judge,
+)
+
+FACTS = Facts("made-up", pins_lanes=True)
+PATIENCE = Settings(interval=5, stalled_after=20, stuck_after=60, start_grace=0, canary_every=300)
+
+
+class Watched:
+    """A target that is looked at every five seconds."""
+
+    def __init__(self, settings: Settings = PATIENCE, facts: Facts = FACTS) -> None:
+        self.settings, self.facts = settings, facts
+        self.history, self.t = History(), -5.0
+
+    def look(self, steps: float, running: float = 0.0, **more: object) -> Verdict:
+        """The next look at its one lane."""
+        lane = LaneEvidence("0", {"steps": steps}, running, 0.0, steps=steps)
+        return self.see(lane, **more)
+
+    def see(self, *lanes: LaneEvidence, after: float = 5.0, **more: object) -> Verdict:
+        self.t += after
+        seen = Observation(1e9 + self.t, "answered", facts=self.facts, lanes=lanes, incarnation="1")
+        changes: Mapping[str, object] = more
+        self.history, verdict = judge(self.history, replace(seen, **changes), self.t, self.settings)  # type: ignore[arg-type]
+        return verdict
+
+
+def silent(began: float, kind: str = "confirm", lane: str | None = "0") -> CanaryOutcome:
+    return CanaryOutcome(kind, "silent", began, 5.0, lane=lane)  # type: ignore[arg-type]
+
+
+def test_a_canary_that_was_sent_before_the_evidence_became_flat_confirms_nothing() -> None:
+    target = Watched()
+    target.look(1, running=1)
+    for _ in range(14):
+        verdict = target.look(2, running=1)
+    assert verdict.state is State.STALLED
+    assert verdict.wants is not None
+    verdict = target.look(2, running=1, canary=silent(began=0.0))
+    assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
+    verdict = target.look(2, running=1, canary=silent(began=target.t))
+    assert verdict.state is State.STUCK
+
+
+def test_a_page_that_moved_since_the_canary_was_sent_is_no_silence() -> None:
+    target = Watched()
+    target.look(1, running=1)
+    for _ in range(13):
+        target.look(2, running=1)
+    sent = target.t
+    verdict = target.look(3, running=1, canary=silent(began=sent))
+    assert (verdict.state, verdict.progress) == (State.BUSY, 1)
+    assert target.history.lanes["0"].confirmation is None
+
+
+def test_work_that_arrives_behind_our_idle_canary_is_stalled_and_says_so() -> None:
+    target = Watched()
+    target.look(2)
+    for _ in range(6):
+        verdict = target.look(2, running=2, own_canary=True, own_canary_lane="0")
+    assert (verdict.state, verdict.wants) == (State.STALLED, None)
+    assert verdict.reason.endswith("a canary is in flight")
+    assert "in flight" not in target.look(2, running=2).reason
+
+
+@pytest.mark.parametrize(("lane", "answered"), [("0", True), ("1", True), (None, False)])
+def test_a_canary_that_was_not_pinned_verifies_no_lane_among_several(lane: str | None, answered: bool) -> None:
+    target = Watched()
+    lanes = tuple(LaneEvidence(name, {"steps": 7.0}, 0.0, 0.0) for name in ("0", "1"))
+    target.see(*lanes)
+    verdict = target.see(*lanes, canary=CanaryOutcome("idle", "answered", target.t, 0.1, lane=lane))
+    assert {v.lane for v in verdict.lanes if v.verified_at is not None} == ({lane} if answered else set())
+
+
+def test_silence_to_nobody_in_particular_is_of_all_lanes_only_if_all_are_flat() -> None:
+    def after_silence(running: float) -> Verdict:
+        target = Watched()
+        lanes = (
+            LaneEvidence("0", {"steps": 7.0}, 1.0, 0.0, steps=7.0),
+            LaneEvidence("1", {"steps": 7.0}, running, 0.0, steps=7.0),
+        )
+        for _ in range(14):
+            target.see(*lanes)
+        return target.see(*lanes, canary=silent(target.t, lane=None))
+
+    assert after_silence(running=1.0).state is State.STUCK
+    assert after_silence(running=0.0).state is State.STALLED
+
+
+def test_several_lanes_that_cannot_be_asked_one_by_one_get_no_idle_canary() -> None:
+    lanes = tuple(LaneEvidence(name, {"steps": 7.0}, 0.0, 0.0) for name in ("0", "1"))
+    assert Watched(facts=replace(FACTS, pins_lanes=False)).see(*lanes).wants is None
+    assert Watched().see(*lanes).wants is not None
+
+
+@pytest.mark.parametrize(("gap", "state"), [(30.0, State.STALLED), (31.0, State.BUSY)])
+def test_the_flat_clock_goes_on_over_a_gap_of_thirty_seconds_and_no_more(gap: float, state: State) -> None:
+    target = Watched()
+    lane = LaneEvidence("0", {"steps": 2.0}, 1.0, 0.0, steps=2.0)
+    target.see(lane)
+    target.see(lane)
+    verdict = target.see(lane, after=gap)
+    assert (verdict.state, verdict.progress) == (state, 0 if state is State.STALLED else None)
+
+
+@pytest.mark.parametrize(("reads", "state"), [(1, State.IDLE), (2, State.STUCK)])
+def test_a_blocked_loop_is_proof_on_two_reads(reads: int, state: State) -> None:
+    target = Watched()
+    for _ in range(reads):
+        verdict = target.look(2, loop=LoopEvidence(300.0, blocked=300.0))
+    assert verdict.state is state
+    assert target.look(2, loop=LoopEvidence(300.0, blocked=299.9)).state is State.IDLE
+
+
+def test_a_lane_that_vanished_is_missed_for_five_minutes() -> None:
+    target = Watched()
+    both = tuple(LaneEvidence(name, {"steps": 7.0}, 0.0, 0.0) for name in ("0", "1"))
+    target.see(*both)
+    verdict = target.see(both[0])
+    assert (verdict.state, verdict.lane) == (State.UNKNOWN, "1")
+    assert "lane 1 was there and is missing" in verdict.reason
+    for _ in range(58):
+        verdict = target.see(both[0])
+    assert verdict.state is State.UNKNOWN
+    target.see(both[0])
+    assert target.see(both[0]).state is State.IDLE
+
+
+def test_an_elastic_engine_may_grow() -> None:
+    target = Watched()
+    target.see(LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0))
+    verdict = target.see(LaneEvidence("0", {"steps": 8.0}, 0.0, 0.0), LaneEvidence("1", {"steps": 0.0}, 0.0, 0.0))
+    assert (verdict.state, verdict.restarted, len(verdict.lanes)) == (State.IDLE, False, 2)
+
+
+def test_a_failed_load_is_failed_although_it_never_served() -> None:
+    def said(**more: object) -> Verdict:
+        return Watched().see(**more)
+
+    assert said(death="it failed to load", died_loading=True).state is State.FAILED
+    assert said(death="it failed to load").state is State.UNKNOWN
+
+
+def test_a_bound_shorter_than_two_pauses_is_stalled_first() -> None:
+    target = Watched(replace(PATIENCE, interval=15, stuck_after=20, confirm=False))
+    lane = LaneEvidence("0", {"steps": 2.0}, 1.0, 0.0, steps=2.0)
+    states = [target.see(lane).state for _ in range(8)]
+    assert states == [*[State.BUSY] * 7, State.STUCK]
+
+
+def test_a_negative_gauge_hides_no_work() -> None:
+    lane = LaneEvidence("0", {"steps": 2.0}, 1.0, -1.0)
+    assert Watched().see(lane).held == 1
+
+
+def test_a_single_counter_that_falls_is_progress_and_all_that_fall_are_another_process() -> None:
+    def after(**counters: float) -> Verdict:
+        target = Watched()
+        for _ in range(6):
+            target.see(LaneEvidence("0", {"steps": 7.0, "tokens": 9.0}, 1.0, 0.0))
+        return target.see(LaneEvidence("0", counters, 1.0, 0.0), incarnation=None)
+
+    wave = after(steps=0.0, tokens=9.0)
+    assert (wave.state, wave.progress, wave.restarted) == (State.BUSY, 1, False)
+    anew = after(steps=0.0, tokens=0.0)
+    assert (anew.state, anew.progress, anew.restarted) == (State.BUSY, None, True)
+
+
+def test_progress_is_not_known_at_the_first_look_at_work_and_is_one_until_it_is_stalled() -> None:
+    target = Watched()
+    assert target.look(2, running=1).progress is None
+    assert [target.look(2, running=1).progress for _ in range(5)] == [1, 1, 1, 1, 0]
+    assert target.look(2).progress == 1
+    assert target.look(2, running=1).progress is None
+    assert target.look(2).progress == 1
+    assert target.look(3, running=1).progress == 1
+
+
+def bound(resolution: float, slowest: bool) -> float:
+    facts = replace(FACTS, steps_are_decodes=True, stuck_after=60.0)
+    target = Watched(replace(PATIENCE, stuck_after=None), facts)
+    steps = 0.0
+    for n in range(4):
+        steps += resolution if slowest and n == 3 else 0.0
+        lane = LaneEvidence("0", {"steps": 7.0 + steps}, 1.0, 0.0, steps=7.0 + steps, resolution=resolution)
+        verdict = target.see(lane)
+    (said,) = verdict.lanes
+    assert said.bound is not None
+    return said.bound.seconds
+
+
+def test_the_printed_resolution_and_the_slowest_decode_stretch_the_bound() -> None:
+    assert bound(1.0, slowest=False) == 60
+    assert bound(10.0, slowest=False) == 600
+    assert bound(1.0, slowest=True) == 60 + 1 * 15 * 2
+    assert bound(10.0, slowest=True) == 60 + 10 * 1.5 * 2
+
+
+@pytest.mark.parametrize(("age", "tokens", "state"), [
+    (None, 0.0, State.STALLED), (None, 5.0, State.STUCK), (None, None, State.STUCK),
+    (0.0, 5.0, State.STALLED), (500.0, 5.0, State.STUCK), (599.0, 0.0, State.STALLED),
+])  # fmt: skip
+def test_the_start_grace_is_from_a_known_start_or_from_first_sight_while_no_token_was_counted(
+    age: float | None, tokens: float | None, state: State
+) -> None:
+    target = Watched(replace(PATIENCE, start_grace=200, confirm=False))
+    steps = 0.0 if tokens == 0.0 else 7.0
+    lane = LaneEvidence("0", {"steps": steps}, 1.0, 0.0, generation_tokens=tokens, steps=steps)
+    for n in range(20):
+        verdict = target.see(lane, **({} if age is None else {"age": age + 5 * n}))
+    assert verdict.state is state, verdict.sentence
+
+
+def test_without_token_counters_the_first_step_ends_an_unknown_start() -> None:
+    target = Watched(replace(PATIENCE, start_grace=400, confirm=False))
+    target.see(LaneEvidence("0", {"steps": 0.0}, 0.0, 0.0, steps=0.0))
+    for _ in range(20):
+        verdict = target.look(7, running=1)
+    assert verdict.state is State.STUCK, verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "why"),
+    [
+        (replace(FACTS, idle_canary="it sleeps"), PATIENCE, "it sleeps"),
+        (replace(FACTS, canary="it has none"), PATIENCE, "it has none"),
+        (FACTS, replace(PATIENCE, idle_canary=False), "idle canaries are off"),
+    ],
+)
+def test_an_idle_engine_says_why_it_is_not_verified(facts: Facts, settings: Settings, why: str) -> None:
+    verdict = Watched(settings, facts).look(2)
+    assert (verdict.wants, verdict.reason.endswith(f"; {why}")) == (None, True)
+
+
+def test_an_idle_canary_that_could_not_be_used_is_tried_again_after_its_pause() -> None:
+    target = Watched()
+    assert target.look(2).wants is not None
+    refused = CanaryOutcome("idle", "http", 0.0, 0.1, status=401, lane="0")
+    verdict = target.look(2, canary=refused)
+    assert verdict.reason.endswith("the canary could not be used: 401")
+    assert (verdict.wants, verdict.canary_available) == (None, False)
+    looks = [target.look(2) for _ in range(60)]
+    assert [n for n, verdict in enumerate(looks) if verdict.wants is not None] == [59]
