@@ -50,10 +50,7 @@ def test_wrong_listen_addresses_say_how_to_write_one(address: str) -> None:
 
 
 def test_loopback_is_recognised() -> None:
-    assert [
-        is_loopback(a)
-        for a in ("127.0.0.1:1", "[::1]:1", "localhost:1", ":1", "0.0.0.0:1", "10.0.0.1:1", "h:1")
-    ] == [
+    assert [is_loopback(a) for a in ("127.0.0.1:1", "[::1]:1", "localhost:1", ":1", "0.0.0.0:1", "10.0.0.1:1", "h:1")] == [
         True,
         True,
         True,
@@ -122,9 +119,7 @@ async def test_tls_is_served_and_a_renewed_certificate_is_taken_up(tmp_path: Pat
 
     certificate("first")
     config = tmp_path / "web.yml"
-    config.write_text(
-        f"tls_server_config: {{cert_file: {tmp_path}/cert.pem, key_file: {tmp_path}/key.pem}}\n"
-    )
+    config.write_text(f"tls_server_config: {{cert_file: {tmp_path}/cert.pem, key_file: {tmp_path}/key.pem}}\n")
     port = free_port()
     runner = await serve(application(), [f"127.0.0.1:{port}"], str(config))
 
