@@ -162,7 +162,9 @@ def _observation(mind: Mind, look: Look, reading: Reading, facts: Facts) -> Obse
     reach, detail = _reach(mind, look)
     if reach != "answered":
         return Observation(unix=look.unix, reach=reach, detail=detail, facts=facts, health=health)
-    death = reading.death
+    death, died_loading = reading.death, reading.died_loading
+    if (refusal := _load_failed(look.metrics)) is not None:
+        death, died_loading = refusal, True
     telling = mind.engine is None or not mind.engine.health_is_work
     if death is None and telling and (look.metrics.status or 0) >= 500 and (health or 0) >= 500:
         death = f"only 5xx answers: /metrics {look.metrics.status}, /health {health}"
@@ -177,7 +179,7 @@ def _observation(mind: Mind, look: Look, reading: Reading, facts: Facts) -> Obse
         health=health,
         loading=reading.loading,
         death=death,
-        died_loading=reading.died_loading,
+        died_loading=died_loading,
         answers_ok=reading.answers_ok,
         answers_failed=reading.answers_failed,
     )
@@ -199,12 +201,21 @@ def _reach(mind: Mind, look: Look) -> tuple[Reach, str]:
         if page.kind == "other" and (page.error or "").startswith(("oversize:", "encoding:", "protocol:")):
             return "answered", f"the metrics page cannot be read: {(page.error or '').partition(':')[2].strip()}"
         return _failed(page, look.health)
+    if (refusal := _load_failed(page)) is not None:
+        return "answered", refusal
     loading = engine.loading(page) if engine is not None else _any_loading(page)
     if loading is not None:
         return "loading", loading
     if page.status == 503 and not mind.history.served:
         return "loading", "503 on the metrics page: not ready yet"
     return "answered", "" if page.status == 200 else _mend(engine, page)
+
+
+def _load_failed(page: Page) -> str | None:
+    """An answer that says that the model could not be loaded (llama.cpp's router: 500 ``failed to load``)."""
+    if (page.status or 0) < 500 or "failed to load" not in page.body.lower():
+        return None
+    return f"{page.status} on the metrics page: it says that the model failed to load"
 
 
 def _any_loading(page: Page) -> str | None:

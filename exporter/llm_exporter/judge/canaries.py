@@ -20,7 +20,8 @@ def noted(history: History, seen: Observation) -> History:
     """
     outcome = seen.canary or _by_health(history, seen)
     if outcome is None:
-        return history
+        return _health_again(history, seen)
+    history = replace(history, health_silent=seen.canary is None)
     if outcome.result == "answered" or outcome.silence:
         lanes = {
             name: _told(lane, outcome) if _concerns(outcome, name, history) else lane for name, lane in history.lanes.items()
@@ -51,6 +52,14 @@ def _by_health(history: History, seen: Observation) -> CanaryOutcome | None:
         return None
     at = max(lane.at for lane in lanes)
     return CanaryOutcome("idle", "silent", began=at, seconds=0.0, words="its /health got no token")
+
+
+def _health_again(history: History, seen: Observation) -> History:
+    """A health that answers again ends the row of its own silences; of the silence of real canaries it says nothing."""
+    if not history.health_silent or seen.health != 200:
+        return history
+    lanes = {name: replace(lane, silent_idle=0, silent_since=None) for name, lane in history.lanes.items()}
+    return replace(history, lanes=lanes, health_silent=False)
 
 
 def _concerns(outcome: CanaryOutcome, lane: str, history: History) -> bool:

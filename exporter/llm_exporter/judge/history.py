@@ -134,6 +134,7 @@ class History:
         asked_at: When the last canary ended (or could not be had), to pace the next.
         cannot: Why the last canary could not confirm anything, or None.
         canary_ok: Whether the last canary was of use; None if none was tried.
+        health_silent: The last silence was the engine's own health's, not a canary's.
         before_canary: Requests that the page showed per lane when our canary in flight was sent.
         open_since: Since when HTTP requests are open although nothing is held and nothing moves.
         bare_answered, bare_silent: For a server without metrics: the last answered canary, and silent ones in a row since.
@@ -159,6 +160,7 @@ class History:
     asked_at: float | None = None
     cannot: str | None = None
     canary_ok: bool | None = None
+    health_silent: bool = False
     before_canary: Mapping[str, float] | None = None
     open_since: float | None = None
     bare_answered: float | None = None
