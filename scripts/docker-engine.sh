@@ -14,6 +14,9 @@ answers() {
     have docker && ${limit[@]+"${limit[@]}"} docker version --format '{{.Server.Version}}' >/dev/null 2>&1
 }
 
+# A zombie has ended: in a container nobody may collect it.
+alive() { kill -0 "$1" 2>/dev/null && ! grep -qs '^State:[[:space:]]*Z' "/proc/$1/status"; }
+
 # The process id is ours only while it is still a dockerd begun at the recorded moment: ids are used again after a reboot.
 started_at() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; }
 ours() {
@@ -44,7 +47,7 @@ start() {
     local pid=$! waited=0
     echo "$pid $(started_at "$pid")" >"$PID_FILE"
     until answers; do
-        kill -0 "$pid" 2>/dev/null || { tail -5 "$LOG" >&2; die "dockerd ended at once; see $LOG. Inside an unprivileged container it cannot run: use a machine with Docker."; }
+        alive "$pid" || { tail -5 "$LOG" >&2; die "dockerd ended at once; see $LOG. Inside an unprivileged container it cannot run: use a machine with Docker."; }
         waited=$((waited + 1))
         [ $waited -lt 120 ] || die "dockerd did not answer within 60 s; see $LOG"
         sleep 0.5
@@ -59,11 +62,11 @@ stop() {
     say "stopping the dockerd that we started (process $pid)"
     kill "$pid"
     local waited=0
-    while kill -0 "$pid" 2>/dev/null && [ $waited -lt 60 ]; do
+    while alive "$pid" && [ $waited -lt 60 ]; do
         sleep 0.5
         waited=$((waited + 1))
     done
-    ! kill -0 "$pid" 2>/dev/null || die "dockerd (process $pid) does not end; see $LOG"
+    ! alive "$pid" || die "dockerd (process $pid) does not end; see $LOG"
     rm -f "$PID_FILE"
 }
 
