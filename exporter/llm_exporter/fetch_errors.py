@@ -45,7 +45,8 @@ def classify(error: BaseException) -> tuple[ErrorKind, str]:
     if isinstance(error, BodyError):
         return "other", str(error)
     if isinstance(error, aiohttp.ClientConnectorDNSError | socket.gaierror):
-        return "dns", f"the host name cannot be resolved: {_plain(error)}"
+        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+        return "dns", f"the host name cannot be resolved: {cause.strerror or _plain(cause)}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "tls", f"the server's certificate is not accepted: {_plain(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):

@@ -147,6 +147,9 @@ async def test_every_address_that_failed_is_named(scraper: Scraper) -> None:
 async def test_a_name_that_does_not_resolve_is_dns(scraper: Scraper) -> None:
     answer = await get(scraper, "http://no-such-host.invalid:8000")
     assert answer.kind == "dns"
+    assert answer.error is not None
+    assert answer.error.startswith("the host name cannot be resolved: ")
+    assert "Cannot connect" not in answer.error
 
 
 async def test_no_route_is_its_own_kind(scraper: Scraper) -> None:
