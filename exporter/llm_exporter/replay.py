@@ -190,7 +190,8 @@ def replay(
         if wants is not None and under_way is None:
             asked = wants
             under_way = _next(canaries, wants, look.t - 2 * patience.interval, used_until)
-            none_at = look.t if under_way is None else None
+            # What an earlier canary said stands; that none is recorded for the judge's next try adds nothing to it.
+            none_at = look.t if under_way is None and mind.history.cannot is None else None
 
 
 def _next(canaries: list[CanaryOutcome], wants: CanaryRequest, since: float, used_until: float) -> CanaryOutcome | None:

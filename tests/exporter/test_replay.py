@@ -103,3 +103,14 @@ def test_idle_lanes_are_verified_in_the_order_in_which_the_recording_asked_them(
     ]
     last = list(replay(records, Settings()))[-1].verdict
     assert {lane.lane: lane.verified_at for lane in last.lanes} == {"0": 6.1, "1": 1.1}
+
+
+def test_what_the_last_canary_said_stands_where_none_is_recorded_for_the_next_try() -> None:
+    page = PageText((PAGES / "vllm-0.33.prom").read_text())
+    page.value("vllm:num_requests_running", 1)
+    records: list[dict[str, Any]] = [look(5.0 * n, page) for n in range(100)]
+    records.append({"t": 301.0, "canary": {"result": "http", "status": 401, "seconds": 0.1}})
+    seen = list(replay(records, Settings(idle_canary=False)))
+    assert {s.verdict.state.value for s in seen if s.look.t > 35} == {"stalled"}
+    assert all(s.verdict.reason.endswith("cannot confirm: 401") for s in seen if s.look.t > 305)
+    assert [s.verdict.canary_available for s in seen if s.look.t > 305] == [False] * 38
