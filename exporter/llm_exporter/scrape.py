@@ -146,7 +146,15 @@ class Scraper:
                     )
             except (TimeoutError, OSError, aiohttp.ClientError, BodyError, ValueError) as error:
                 kind, words = classify(error)
+                if kind in ("timeout", "refused", "reset", "noroute"):
+                    self._forget_address(url)
                 return Page(seconds=self._clock() - began, error=words, kind=kind)
+
+    def _forget_address(self, url: URL) -> None:
+        """A container that was replaced has another address under the same name: the next request asks anew."""
+        connector = self._client().connector
+        if isinstance(connector, aiohttp.TCPConnector) and url.host is not None and url.port is not None:
+            connector.clear_dns_cache(url.host, url.port)
 
     def _trust(self, access: Access) -> ssl.SSLContext | bool:
         if not access.base.startswith("https:"):

@@ -9,13 +9,15 @@ import subprocess
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import TestServer, unused_port
 
 from exporter import hostile
 from llm_exporter.engines.base import Page
+from llm_exporter.resolver import EveryAddressResolver
 from llm_exporter.scrape import Access, Scraper
 
 GZIP = "Content-Encoding: gzip\r\n"
@@ -150,6 +152,26 @@ async def test_a_name_that_does_not_resolve_is_dns(scraper: Scraper) -> None:
     assert answer.error is not None
     assert answer.error.startswith("the host name cannot be resolved: ")
     assert "Cannot connect" not in answer.error
+
+
+async def test_a_name_is_asked_for_anew_after_a_failure_only(scraper: Scraper, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    resolve = EveryAddressResolver.resolve
+
+    async def counted(self: EveryAddressResolver, host: str, *rest: Any, **more: Any) -> Any:
+        asked.append(host)
+        return await resolve(self, host, *rest, **more)
+
+    monkeypatch.setattr(EveryAddressResolver, "resolve", counted)
+    nobody = f"http://localhost:{unused_port()}"
+    for count in (1, 2):
+        assert (await get(scraper, nobody)).kind == "refused"
+        assert len(asked) == count
+    # It closes every connection, so that each request needs a new one, and an address for it.
+    async with hostile.raw_server(hostile.says(b"x 1\n", "Connection: close\r\n")) as base:
+        for _ in range(3):
+            assert (await get(scraper, base.replace("127.0.0.1", "localhost"))).status == 200
+    assert len(asked) == 3
 
 
 async def test_no_route_is_its_own_kind(scraper: Scraper) -> None:
