@@ -260,3 +260,50 @@ def test_an_idle_canary_that_could_not_be_used_is_tried_again_after_its_pause() 
     assert (verdict.wants, verdict.canary_available) == (None, False)
     looks = [target.look(2) for _ in range(60)]
     assert [n for n, verdict in enumerate(looks) if verdict.wants is not None] == [59]
+
+
+def test_an_engine_that_answers_behind_a_frozen_page_is_asked_again_after_another_bound() -> None:
+    target = Watched()
+    for _ in range(13):
+        verdict = target.look(2, running=1)
+    assert verdict.wants is not None
+    answered = CanaryOutcome("confirm", "answered", target.t, 0.0, lane="0")
+    verdict = target.look(2, running=1, canary=answered)
+    assert (verdict.state, verdict.progress, verdict.wants) == (State.UNKNOWN, None, None)
+    looks = [target.look(2, running=1) for _ in range(12)]
+    assert {verdict.state for verdict in looks} == {State.UNKNOWN}
+    assert [n for n, verdict in enumerate(looks) if verdict.wants is not None] == [10, 11]
+    assert target.look(2, running=1, own_canary=True).wants is None
+
+
+def test_the_evidence_is_every_series_that_the_page_has_and_no_other() -> None:
+    target = Watched()
+    target.look(2, running=1)
+    (lane,) = target.look(3, running=1).lanes
+    assert [(row.series, row.value, row.moved_at) for row in lane.evidence] == [
+        ("steps", 3.0, 5.0),
+        ("running", 1.0, None),
+        ("waiting", 0.0, None),
+    ]
+
+
+def starving(finished: float | None, steps: bool, prompts: bool, running: float = 1.0) -> State:
+    target = Watched(replace(PATIENCE, starved_after=100))
+    for n in range(30):
+        lane = LaneEvidence(
+            "0", {"steps": float(n if steps else 7), "prompts": float(n if prompts else 7)}, running, 2.0 + n % 2,
+            kv=0.1 + n / 100, prompt_tokens=float(n if prompts else 7), generation_tokens=7.0, finished=finished,
+        )  # fmt: skip
+        verdict = target.see(lane)
+    return verdict.state
+
+
+def test_prompts_without_tokens_starve_also_where_nothing_tells_what_finished() -> None:
+    assert starving(finished=None, steps=False, prompts=True) is State.STARVED
+    assert starving(finished=9.0, steps=False, prompts=True) is State.STARVED
+    assert starving(finished=None, steps=False, prompts=False) is State.BUSY
+
+
+def test_a_kv_cache_that_moves_while_nothing_runs_starves_unless_steps_are_counted() -> None:
+    assert starving(finished=None, steps=False, prompts=False, running=0.0) is State.STARVED
+    assert starving(finished=None, steps=True, prompts=False, running=0.0) is State.BUSY
