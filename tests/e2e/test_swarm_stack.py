@@ -66,10 +66,13 @@ class SwarmStack:
             self._events = subprocess.Popen([*command, *only], stdout=told)
 
     def close(self) -> None:
-        """End what listens."""
+        """End what listens, and the tasks: dockerd is much slower to end with them than without."""
         if self._events is not None:
             self._events.terminate()
             self._events.wait(10)
+        for service in self.client.services.list():
+            service.remove()
+        wait_for("the tasks have ended", 60, lambda: self.client.containers.list() == [], every=0.5)
         self.client.close()
 
     def _load(self, names: list[str]) -> None:
