@@ -29,7 +29,7 @@ def lines_of(path: Path) -> Iterator[Mapping[str, Any]]:
         RecordingError: A line is no JSON object; a last line that was cut off by a crash of the recorder is left out.
     """
     text = _plain(path).decode("utf-8", "replace")
-    lines = text.splitlines()
+    lines = text.rstrip("\n").split("\n")  # not splitlines: a page may hold what Unicode calls a line separator
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -47,6 +47,8 @@ def test_only_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
         list(lines_of(path))
     path.write_text("")
     assert list(lines_of(path)) == []
+    path.write_text('{"t": 0, "event": "a\u2028b\x85c"}\n', encoding="utf-8")
+    assert [record["event"] for record in lines_of(path)] == ["a\u2028b\x85c"]
 
 
 def test_what_is_known_later_holds_from_then_on_and_the_first_from_the_beginning() -> None:

@@ -149,9 +149,7 @@ def _complete(lane: LaneEvidence, table: LaneTable) -> LaneEvidence:
     missing: list[str] = []
     if not lane.progress:
         missing.append(table.progress[0].names[0])
-    steps = any(name.partition("{")[0].replace(":", "_") in _normal(table.progress[0]) for name in lane.progress)
-    before_first_step = steps and not any(lane.progress.values())
-    if not before_first_step:
+    if any(lane.progress.values()) or not _has_steps(lane, table):
         if lane.running is None and table.running is not None:
             missing.append(table.running.names[0])
         if lane.waiting is None and table.waiting:
@@ -159,8 +157,10 @@ def _complete(lane: LaneEvidence, table: LaneTable) -> LaneEvidence:
     return replace(lane, missing=tuple(missing)) if missing else lane
 
 
-def _normal(what: Pick) -> frozenset[str]:
-    return frozenset(name.replace(":", "_") for name in what.names)
+def _has_steps(lane: LaneEvidence, table: LaneTable) -> bool:
+    """Whether the page shows the step series, which is the first of the table, at whatever value."""
+    steps = {name.replace(":", "_") for name in table.progress[0].names}
+    return any(name.partition("{")[0].replace(":", "_") in steps for name in lane.progress)
 
 
 def _lane_order(name: str) -> tuple[tuple[int, str], ...]:
