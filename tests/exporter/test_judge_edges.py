@@ -307,3 +307,42 @@ def test_prompts_without_tokens_starve_also_where_nothing_tells_what_finished() 
 def test_a_kv_cache_that_moves_while_nothing_runs_starves_unless_steps_are_counted() -> None:
     assert starving(finished=None, steps=False, prompts=False, running=0.0) is State.STARVED
     assert starving(finished=None, steps=True, prompts=False, running=0.0) is State.BUSY
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verified"),
+    [(1.0, 2.0, True), (2.0, 1.0, True), (1.0, 1.0, False), (None, 2.0, False), (2.0, None, False)],
+)
+def test_a_counter_of_the_idle_loop_verifies_by_moving_and_not_by_appearing(
+    before: float | None, after: float | None, verified: bool
+) -> None:
+    target = Watched()
+    target.see(LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0, alive=before))
+    (lane,) = target.see(LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0, alive=after)).lanes
+    assert (lane.verified_at is not None) is verified
+
+
+def test_a_lane_without_any_counter_says_so() -> None:
+    verdict = Watched().see(LaneEvidence("0", {}, None, 0.0))
+    assert (verdict.state, verdict.held) == (State.UNKNOWN, None)
+    assert verdict.reason.startswith("missing progress counters, running: ")
+    verdict = Watched().see(LaneEvidence("0", {}, None, 0.0, missing=("x:steps",)))
+    assert verdict.reason.startswith("missing x:steps: ")
+
+
+def test_reads_of_a_blocked_loop_are_in_a_row_but_for_looks_that_failed() -> None:
+    blocked = LoopEvidence(400.0, blocked=400.0)
+    target = Watched()
+    target.look(2, loop=blocked)
+    target.look(2)
+    assert target.look(2, loop=blocked).state is State.IDLE
+    failed = target.see(reach="timeout")
+    assert failed.state is State.UNREACHABLE
+    assert target.look(2, loop=blocked).state is State.STUCK
+
+
+def test_a_side_port_proves_a_blocked_loop_while_the_page_does_not_answer() -> None:
+    target = Watched()
+    target.look(2)
+    first, second = (target.see(reach="timeout", loop=LoopEvidence(400.0, blocked=400.0)) for _ in range(2))
+    assert (first.state, second.state, second.progress) == (State.UNREACHABLE, State.STUCK, 0)
