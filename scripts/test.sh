@@ -35,6 +35,12 @@ need_docker() {
     export COMPOSE
 }
 
+# The pages are tested in a real browser; Debian's is installed where we may, elsewhere those tests are skipped and say so.
+need_browser() {
+    have chromium || have chromium-browser || have google-chrome && return 0
+    if is_debian && is_root; then apt_install chromium; else note "no Chromium here: the pages are not tested in a browser"; fi
+}
+
 unit() {
     say "unit tests and rules, with branch coverage"
     "$VENV/bin/python" -m pytest -q -m "not e2e and not engines" --cov --cov-report=term:skip-covered "$@"
@@ -54,10 +60,11 @@ all)
     scripts/lint.sh
     unit
     need_docker
+    need_browser
     e2e
     ;;
 unit) need_venv; need_programs; unit "$@" ;;
 rules) need_venv; need_programs; "$VENV/bin/python" -m pytest -q tests/rules "$@" ;;
-e2e) need_venv; need_programs; need_docker; e2e "$@" ;;
+e2e) need_venv; need_programs; need_docker; need_browser; e2e "$@" ;;
 *) die "usage: scripts/test.sh all|unit|rules|e2e" ;;
 esac
