@@ -17,6 +17,7 @@ from llm_exporter.judge import (
     Settings,
     State,
     Verdict,
+    Witness,
     judge,
 )
 
@@ -346,3 +347,46 @@ def test_a_side_port_proves_a_blocked_loop_while_the_page_does_not_answer() -> N
     target.look(2)
     first, second = (target.see(reach="timeout", loop=LoopEvidence(400.0, blocked=400.0)) for _ in range(2))
     assert (first.state, second.state, second.progress) == (State.UNREACHABLE, State.STUCK, 0)
+
+
+def test_restarts_with_a_closed_port_between_are_no_several_processes() -> None:
+    def lives(refused: bool) -> Verdict:
+        target = Watched()
+        for steps in (50.0, 3.0, 60.0, 2.0):
+            target.see(LaneEvidence("0", {"steps": steps - 1}, 0.0, 0.0), incarnation=None)
+            verdict = target.see(LaneEvidence("0", {"steps": steps}, 0.0, 0.0), incarnation=None)
+            if refused:
+                target.see(reach="refused")
+        return verdict
+
+    assert lives(refused=False).reason.startswith("several processes answer here")
+    assert lives(refused=True).state is State.IDLE
+
+
+def test_a_closed_port_tells_what_is_known_of_the_process() -> None:
+    assert "nothing shows that a process exists" in Watched().see(reach="refused").reason
+    target = Watched()
+    target.look(2)
+    assert "after it was up (" in target.see(reach="refused").reason
+    assert "killed for memory" in target.see(reach="refused", witness=Witness(oom_killed=True)).reason
+
+
+@pytest.mark.parametrize(
+    ("started", "state"), [(None, State.DOWN), (1e9 - 9, State.DOWN), (1e9, State.DOWN), (1e9 + 1, State.STARTING)]
+)
+def test_a_running_container_is_starting_only_if_it_has_not_served_since_its_start(
+    started: float | None, state: State
+) -> None:
+    running = Witness(container="running", container_started=started)
+    never_up = Watched()
+    assert [never_up.see(reach="refused", witness=running).state for _ in range(3)] == [State.STARTING] * 3
+    target = Watched()
+    target.look(2)
+    assert [target.see(reach="refused", witness=running).state for _ in range(3)] == [state] * 3
+
+
+def test_the_culprit_is_named_if_it_is_known() -> None:
+    target = Watched()
+    target.look(2, loop=LoopEvidence(400.0, "tokenize", 400.0))
+    assert " in tokenize, seen on 2 reads" in target.look(2, loop=LoopEvidence(400.0, "tokenize", 400.0)).reason
+    assert "blocked for 6m40s, seen on 3 reads" in target.look(2, loop=LoopEvidence(400.0, None, 400.0)).reason

@@ -83,8 +83,8 @@ def _not_answered(history: History, seen: Observation) -> tuple[History, Verdict
         return history, Verdict(State.UNREACHABLE, seen.detail or seen.reach, would_change="it answers in time")
     exists = seen.witness.container == "running"
     started = seen.witness.container_started
-    anew = started is not None and history.last_unix is not None and started > history.last_unix
-    if exists and (anew or not history.served):
+    up_before = history.last_unix is not None and (started is None or started <= history.last_unix)
+    if exists and not up_before:
         age = f" since {duration(seen.unix - started)}" if started is not None else ""
         return replace(history, served=False), Verdict(
             State.STARTING,
