@@ -390,3 +390,36 @@ def test_the_culprit_is_named_if_it_is_known() -> None:
     target.look(2, loop=LoopEvidence(400.0, "tokenize", 400.0))
     assert " in tokenize, seen on 2 reads" in target.look(2, loop=LoopEvidence(400.0, "tokenize", 400.0)).reason
     assert "blocked for 6m40s, seen on 3 reads" in target.look(2, loop=LoopEvidence(400.0, None, 400.0)).reason
+
+
+def test_a_canary_that_was_sent_before_the_work_arrived_confirms_nothing_of_it() -> None:
+    target = Watched()
+    for _ in range(3):
+        target.look(2)
+    target.look(2, running=1)
+    target.look(2, running=1, canary=silent(began=7.0))
+    for _ in range(12):
+        verdict = target.look(2, running=1)
+    assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
+
+
+def test_death_is_failed_once_it_served_and_before_that_it_says_that_it_loads() -> None:
+    dying = {"death": "its /health answers 503", "loading": "it has not served yet"}
+    target = Watched()
+    assert target.look(0, **dying).state is State.STARTING
+    assert target.look(0).state is State.IDLE
+    assert target.look(0, **dying).state is State.FAILED
+    assert Watched().look(9, **dying).state is State.FAILED
+
+
+def test_a_hang_that_ended_is_no_measure_of_a_decode() -> None:
+    target = Watched(facts=replace(FACTS, steps_are_decodes=True))
+    for _ in range(14):
+        target.look(2, running=1)
+    assert target.look(2, running=1, canary=silent(target.t)).state is State.STUCK
+    (lane,) = target.look(3, running=1).lanes
+    assert lane.bound is not None
+    assert lane.bound.seconds == 60
+    (lane,) = target.look(4, running=1).lanes
+    assert lane.bound is not None
+    assert lane.bound.seconds == 60 + 5 * 2
