@@ -46,7 +46,7 @@ def parse_yaml(text: str, name: str, problems: list[str] | None = None) -> objec
     loader = _Base(text)
     try:
         node = loader.get_single_node()
-        duplicates = list(_duplicates(node, ""))
+        duplicates = list(_duplicates(node, "", set()))
         document = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -54,6 +54,11 @@ def parse_yaml(text: str, name: str, problems: list[str] | None = None) -> objec
         raise ConfigError(f"{name}: {where}{error.problem or error.context}; not valid YAML") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from error
+    except AttributeError as error:
+        # PyYAML's own slip: it does not expect a text that `!!timestamp` was put before and that is none.
+        raise ConfigError(
+            f"{name}: not valid YAML: a value is not of the kind that its !!tag says; leave the tag out"
+        ) from error
     finally:
         loader.dispose()
     if problems is not None:
@@ -63,13 +68,17 @@ def parse_yaml(text: str, name: str, problems: list[str] | None = None) -> objec
     return document
 
 
-def _duplicates(node: Any, path: str, above: tuple[Any, ...] = ()) -> Iterator[str]:
-    """Keys that stand twice in one mapping, which plain YAML silently lets win. An anchor may lead back up."""
-    if node in above:
+def _duplicates(node: Any, path: str, walked: set[Any]) -> Iterator[str]:
+    """Keys that stand twice in one mapping, which plain YAML silently lets win.
+
+    What anchors repeat is walked once: they may lead back up, or multiply a short text into billions of nodes.
+    """
+    if node in walked:
         return
+    walked.add(node)
     if isinstance(node, yaml.SequenceNode):
         for index, entry in enumerate(node.value):
-            yield from _duplicates(entry, f"{path}[{index}]", (*above, node))
+            yield from _duplicates(entry, f"{path}[{index}]", walked)
     if not isinstance(node, yaml.MappingNode):
         return
     seen: dict[str, int] = {}
@@ -79,7 +88,7 @@ def _duplicates(node: Any, path: str, above: tuple[Any, ...] = ()) -> Iterator[s
         if key in seen and key != "<<":
             yield f"{where}: is on line {line} and on line {seen[key]} already; remove one"
         seen.setdefault(key, line)
-        yield from _duplicates(value, where, (*above, node))
+        yield from _duplicates(value, where, walked)
 
 
 def load_yaml(path: str | Path, problems: list[str] | None = None) -> object:

@@ -167,6 +167,10 @@ def _serve(arguments: list[str]) -> int:
     logs.setup(args.log_level, args.log_format)
     if bool(args.urls) == bool(args.config_file):
         raise ConfigError("give either URLs of servers or --config.file")
+    if args.urls and args.urls[0].isalpha() and args.urls[0] != "localhost":
+        # A mistyped command must not become a server of that name on port 80, watched for ever.
+        word = args.urls[0]
+        raise ConfigError(f"{word!r} is no command (check, record, replay, watch); a server of that name: http://{word}")
     read = partial(load, args.config_file, _kinds()) if args.config_file else partial(from_urls, args.urls)
     listen = args.listen or [":10140"]
     for address in listen:
@@ -246,14 +250,18 @@ def _replay(arguments: list[str]) -> int:
     args = replay_parser().parse_args(arguments)
     logs.setup(args.log_level, args.log_format)
     patience, engine, name = _replayed(args)
+    looks = 0
     try:
         for seen in replay(lines_of(args.file), patience.settings, engine):
             for line in report(seen, name):
                 print(json.dumps(line, ensure_ascii=False))
+            looks += 1
     except OSError as error:
         raise ConfigError(f"{args.file}: cannot be read: {error.strerror or error}") from error
     except RecordingError as error:
         raise ConfigError(str(error)) from error
+    if not looks:
+        raise ConfigError(f"{args.file}: holds no look at a server; `llm-exporter record` writes such files")
     return 0
 
 

@@ -58,7 +58,9 @@ def classify(error: BaseException) -> tuple[ErrorKind, str]:
     if isinstance(error, OSError):
         return _of_os_error(error)
     if isinstance(error, aiohttp.ClientResponseError):
-        return "other", f"protocol: what answers does not speak HTTP: {error.message or type(error).__name__}"
+        # The parser quotes the bytes on lines of their own; a page and a log line want the sentence only.
+        words = (error.message or type(error).__name__).partition("\n")[0].rstrip(":")
+        return "other", f"protocol: what answers does not speak HTTP: {words}"
     return "other", f"{type(error).__name__}: {_plain(error)}"
 
 

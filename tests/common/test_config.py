@@ -62,9 +62,16 @@ def test_an_anchor_that_leads_back_up_is_no_endless_walk() -> None:
     assert isinstance(document, dict)
 
 
+def test_anchors_that_multiply_a_short_text_are_walked_once() -> None:
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
+    problems: list[str] = []
+    parse_yaml("\n".join(["a0: &a0 [{x: 1, x: 2}]", *levels]), "x.yml", problems)
+    assert problems == ["a0[0].x: is on line 1 and on line 1 already; remove one"]
+
+
 @pytest.mark.parametrize(
     "text",
-    ["a: [1", "a: b: c", "\t- x", "a: !!python/object:os.system {}", "--- a\n--- b\n", "2024-99-99: x"],
+    ["a: [1", "a: b: c", "\t- x", "a: !!python/object:os.system {}", "--- a\n--- b\n", "2024-99-99: x", "a: !!timestamp x"],
 )
 def test_what_is_not_yaml_names_the_file(text: str) -> None:
     with pytest.raises(ConfigError, match=r"x\.yml"):

@@ -187,6 +187,14 @@ def test_replay_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "line 2" in capsys.readouterr().err
     assert main(["replay", str(tmp_path / "bad.jsonl"), "--config.file", quick, "--target", "b"]) == 2
     assert "it has: a" in capsys.readouterr().err
+    (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
+    assert main(["replay", str(tmp_path / "other.jsonl")]) == 2
+    assert "holds no look at a server" in capsys.readouterr().err
+
+
+def test_a_mistyped_command_is_not_watched_as_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chekc", "http://127.0.0.1:1"]) == 2
+    assert "'chekc' is no command (check, record, replay, watch)" in capsys.readouterr().err
 
 
 def test_a_wrong_configuration_prints_every_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,7 @@ async def test_what_does_not_speak_http_is_said(scraper: Scraper) -> None:
     assert answer.kind == "other"
     assert answer.error is not None
     assert "does not speak HTTP" in answer.error
+    assert "\n" not in answer.error
 
 
 async def test_a_bomb_never_takes_the_memory_it_wants(scraper: Scraper) -> None:
