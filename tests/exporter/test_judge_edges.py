@@ -423,3 +423,19 @@ def test_a_hang_that_ended_is_no_measure_of_a_decode() -> None:
     (lane,) = target.look(4, running=1).lanes
     assert lane.bound is not None
     assert lane.bound.seconds == 60 + 5 * 2
+
+
+def asked_at(outcome: CanaryOutcome, looks: int) -> list[float]:
+    """When an idle engine is asked anew after this outcome, looked at every five seconds."""
+    target = Watched()
+    assert target.look(2).wants is not None
+    seen = [(target.t, verdict) for verdict in (target.look(2, canary=outcome),)]
+    for _ in range(looks):
+        verdict = target.look(2)
+        seen.append((target.t, verdict))
+    return [t for t, verdict in seen if verdict.wants is not None]
+
+
+def test_an_idle_engine_is_asked_at_its_pace_and_the_last_question_ends_at_the_bound() -> None:
+    assert asked_at(CanaryOutcome("idle", "answered", 0.0, 0.0, lane="0"), 62) == [300.0, 305.0, 310.0, 315.0]
+    assert asked_at(silent(0.1, "idle"), 8) == [35.0, 40.0, 45.0]
