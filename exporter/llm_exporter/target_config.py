@@ -83,7 +83,8 @@ class Patience:
             interval=self.pace(engine)[0],
             stalled_after=self.stalled_after,
             stuck_after=self.stuck_after,
-            stuck_after_blind=self.stuck_after_blind,
+            # Whoever is more patient with a sighted source is not less so with a blind one.
+            stuck_after_blind=max(self.stuck_after_blind, self.stuck_after or 0.0),
             starved_after=self.starved_after,
             start_grace=self.start_grace,
             blocked_after=self.blocked_after,
@@ -147,10 +148,8 @@ def read_patience(reader: Reader, base: Patience, engine: str = "auto") -> Patie
     if paced and read.timeout is not None and read.timeout > interval:
         key = "timeout" if reader.has("timeout") else "interval"
         reader.problem(key, f"timeout ({read.timeout:g}s) must not be longer than interval ({interval:g}s)")
-    bounded = reader.has("stuck_after") or reader.has("stuck_after_blind")
-    if bounded and read.stuck_after is not None and read.stuck_after > read.stuck_after_blind:
-        key = "stuck_after" if reader.has("stuck_after") else "stuck_after_blind"
-        reader.problem(key, "stuck_after must not be longer than stuck_after_blind: a blind source needs more patience")
+    if reader.has("stuck_after_blind") and read.stuck_after is not None and read.stuck_after > read.stuck_after_blind:
+        reader.problem("stuck_after_blind", "must not be shorter than stuck_after: a blind source needs more patience")
     return read
 
 

@@ -49,6 +49,12 @@ targets:
     assert config.targets[1].labels == {"team": "x", "tier": "1"}
 
 
+def test_more_patience_with_a_sighted_source_is_no_less_with_a_blind_one() -> None:
+    config = parsed("targets: [{name: a, url: 'http://a:1', stuck_after: 20m}]")
+    settings = config.targets[0].patience.settings(None)
+    assert (settings.stuck_after, settings.stuck_after_blind) == (1200, 1200)
+
+
 def test_all_problems_come_at_once_with_paths() -> None:
     assert problems_of("""
 defaults: {interval: 1s, timeout: 2s, stuck_afer: 5m}
@@ -58,7 +64,7 @@ targets:
   - {name: x, url: 'http://u:p@a:1', labels: {lane: q, 'a-b': c}}
   - {name: y}
   - {name: z, url: 'http://a:1', canary: {idle: sometimes, api_key_file: /none}}
-  - {name: z, url: 'http://a:2', stuck_after: 20m, ready_limits: {kv: 95}}
+  - {name: z, url: 'http://a:2', stuck_after: 20m, stuck_after_blind: 10m, ready_limits: {kv: 95}}
 discovery: {file_sd: [{file: x}]}
 remediator: {}
 """) == [
@@ -74,7 +80,7 @@ remediator: {}
         "targets[4].canary.idle: 'sometimes' is not one of auto, off",
         "targets[4].canary.api_key_file: /none cannot be read: No such file or directory",
         "targets[5].ready_limits.kv: 95 is out of range; from 0.01 to 1",
-        "targets[5].stuck_after: stuck_after must not be longer than stuck_after_blind: a blind source needs more patience",
+        "targets[5].stuck_after_blind: must not be shorter than stuck_after: a blind source needs more patience",
         "targets[5].name: 'z' is the name of targets[4] already; names must differ",
         "discovery.file_sd[0].files: is required",
         "discovery.file_sd[0].file: unknown key; did you mean files?",
