@@ -71,9 +71,7 @@ class WebConfig:
     def has_credentials(self) -> bool:
         """Whether a caller must show who he is: a token, a password, or a verified client certificate."""
         return bool(
-            self.basic_auth_users
-            or self.bearer_token_file
-            or _CLIENT_AUTH[self.client_auth_type] is ssl.CERT_REQUIRED
+            self.basic_auth_users or self.bearer_token_file or _CLIENT_AUTH[self.client_auth_type] is ssl.CERT_REQUIRED
         )
 
     @classmethod
@@ -97,13 +95,9 @@ class WebConfig:
             tls.problem("client_ca_file", f"is required by client_auth_type: {config.client_auth_type}")
         for user, hashed in config.basic_auth_users.items():
             if not hashed.startswith(("$2a$", "$2b$", "$2y$")):
-                top.problem(
-                    f"basic_auth_users.{user}", "must be a bcrypt hash, as htpasswd -nBC 10 prints it"
-                )
+                top.problem(f"basic_auth_users.{user}", "must be a bcrypt hash, as htpasswd -nBC 10 prints it")
         if config.basic_auth_users and _bcrypt() is None:
-            top.problem(
-                "basic_auth_users", "needs the Python module bcrypt; install it, or use bearer_token_file"
-            )
+            top.problem("basic_auth_users", "needs the Python module bcrypt; install it, or use bearer_token_file")
         tls.done()
         top.done()
         if not problems:
@@ -160,11 +154,7 @@ class _Gatekeeper:
 
     def follow_certificate(self) -> None:
         """Load a renewed certificate into the running server, at most one look a second."""
-        if (
-            self._context is None
-            or self._config.cert_file is None
-            or time.monotonic() - self._looked_at < 1.0
-        ):
+        if self._context is None or self._config.cert_file is None or time.monotonic() - self._looked_at < 1.0:
             return
         self._looked_at = time.monotonic()
         try:
@@ -227,9 +217,7 @@ def _middleware(gatekeeper: _Gatekeeper) -> Any:
     return authenticate
 
 
-async def serve(
-    app: web.Application, listen: Sequence[str], web_config_file: str | None = None
-) -> web.AppRunner:
+async def serve(app: web.Application, listen: Sequence[str], web_config_file: str | None = None) -> web.AppRunner:
     """Serve ``app`` on every address until ``runner.cleanup()``; ``ConfigError`` if an address is taken.
 
     With a web config file, TLS and authentication apply to every path except ``/-/healthy`` and ``/-/ready``.
@@ -240,7 +228,8 @@ async def serve(
         config = WebConfig.load(web_config_file)
         context = config.ssl_context()
         app.middlewares.insert(0, _middleware(_Gatekeeper(config, context)))
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=3.0)
+    # Nobody has a reason to compress what is sent to us; aiohttp answers a broken one with 500 and tracebacks.
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=3.0, auto_decompress=False)
     await runner.setup()
     for address, (host, port) in zip(listen, addresses, strict=True):
         try:

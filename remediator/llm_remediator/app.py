@@ -149,4 +149,8 @@ async def _until_signal() -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
+    # By default it would end us without a word, perhaps in the midst of an attempt; people send it to daemons to reload.
+    loop.add_signal_handler(
+        signal.SIGHUP, log.warning, "SIGHUP is ignored: restart llm-remediator to apply its configuration"
+    )
     await ended.wait()

@@ -93,6 +93,8 @@ class RemediatorWeb:
 
     async def alerts(self, request: web.Request) -> web.Response:
         """202 only after the alerts are stored; 503 if they cannot be: nothing else makes it try again."""
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            return refused(415, "the body is compressed; Alertmanager sends it as it is")
         if self._bodies >= MOST_BODIES:
             return refused(503, f"{MOST_BODIES} webhooks are being read already")
         second = int(self._monotonic())

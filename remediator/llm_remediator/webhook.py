@@ -16,6 +16,7 @@ from llm_remediator.service import Delivery, ReceivedAlert
 
 BODY_LIMIT = 4 * 1024 * 1024
 MOST_ALERTS = 5000
+_MOST_TRUNCATED = 1_000_000_000
 _MOST_PAIRS = 100
 _LONGEST = 4096
 
@@ -43,8 +44,8 @@ def parse(body: bytes, sender: str) -> Delivery:
     if len(alerts) > MOST_ALERTS:
         raise BadBodyError(f"{len(alerts)} alerts in one body; set max_alerts: 50 in webhook_configs")
     truncated = data.get("truncatedAlerts", 0)
-    if isinstance(truncated, bool) or not isinstance(truncated, int) or truncated < 0:
-        raise BadBodyError(f"truncatedAlerts is {truncated!r}, not a count")
+    if isinstance(truncated, bool) or not isinstance(truncated, int) or not 0 <= truncated <= _MOST_TRUNCATED:
+        raise BadBodyError(f"truncatedAlerts is {truncated!r:.40}, not a count")
     return Delivery(
         alerts=tuple(_alert(raw, i) for i, raw in enumerate(alerts)),
         truncated=truncated,

@@ -80,7 +80,8 @@ def config() -> str:
     return (
         HEAD
         + "# Configuration\n\nDurations as Prometheus writes them (`30s`, `1h30m`). Unknown and duplicate keys are errors,"
-        " and all errors are reported at once with their paths. A bad reload keeps the old configuration.\n\n##"
+        " and all errors are reported at once with their paths. `llm-exporter` reads its file anew on SIGHUP; a bad one"
+        " keeps the old configuration. `llm-remediator` reads its own at start only.\n\n##"
         " exporter.yml\n\n"
         + _keys_table(exporter_keys(), said["exporter_config"])
         + "\n## remediator.yml\n\n"

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,9 @@ class Running:
                 assert self._process.poll() is None, self._process.communicate()[1]
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def stop(self) -> tuple[int, str]:
         self._process.send_signal(signal.SIGTERM)
@@ -211,6 +215,20 @@ def test_usage() -> None:
         assert command in run("--help").stdout
     assert run("nonsense").returncode == 2
     assert run("report", "--config.file=/nowhere", "--since=soon").returncode == 2
+
+
+def test_neither_a_hangup_nor_a_broken_compressed_body_ends_it_or_leaves_a_traceback(config: Path) -> None:
+    running = Running(config)
+    running.send(signal.SIGHUP)
+    request = urllib.request.Request(f"{running.url}/api/v1/alerts", b"not gzip", {"Content-Encoding": "gzip"})
+    with pytest.raises(urllib.error.HTTPError, match="415"):
+        urllib.request.urlopen(request, timeout=5)
+    with urllib.request.urlopen(f"{running.url}/-/healthy", timeout=5) as answer:
+        assert answer.status == 200
+    code, log = running.stop()
+    assert code == 0
+    assert "SIGHUP is ignored: restart llm-remediator" in log
+    assert "Traceback" not in log
 
 
 async def test_the_socket_proxy_is_a_process_of_its_own(tmp_path: Path) -> None:

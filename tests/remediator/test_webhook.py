@@ -74,6 +74,7 @@ def test_each_alert_has_its_own_status_and_the_groups_is_ignored() -> None:
         (body(alerts=[{"status": "firing", "labels": {"x": "y" * 5000}}]), "longer than"),
         (body(truncatedAlerts=-1), "truncatedAlerts"),
         (body(truncatedAlerts=True), "truncatedAlerts"),
+        (body(truncatedAlerts=10**400), "not a count"),
         (body(alerts=[{"status": "firing", "labels": {}}] * 5001), "max_alerts: 50"),
     ],
 )
