@@ -149,6 +149,9 @@ def _cause(exc: BaseException) -> str:
     system = getattr(exc, "os_error", exc)
     if isinstance(system, ConnectionRefusedError):
         return "connection refused"
+    if isinstance(exc, aiohttp.ClientResponseError):
+        # Its own text quotes the whole answer, and its URL.
+        return f"what answers does not speak HTTP: {exc.message or type(exc).__name__}".partition("\n")[0].rstrip(":")
     return str(exc) or type(exc).__name__
 
 

@@ -313,3 +313,19 @@ async def test_the_path_of_an_incoming_webhook_is_a_secret() -> None:
     assert outcome.status is Status.UNAVAILABLE
     assert "127.0.0.1" in outcome.detail
     assert "secret" not in outcome.detail
+
+
+async def test_what_does_not_speak_http_is_one_short_sentence() -> None:
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(bytes(range(256)) * 40)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(garbage, "127.0.0.1", 0)
+    async with server:
+        client = JsonClient(Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+        outcome = await client.call("GET", "/api/v1/overview", timeout=5)
+        await client.close()
+    assert "does not speak HTTP" in outcome.detail
+    assert len(outcome.detail) < 200
