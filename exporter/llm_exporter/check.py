@@ -100,7 +100,11 @@ def report(checked: Checked) -> str:
     """The check's answer for a terminal."""
     snapshot = checked.snapshot
     verdict = snapshot.verdict
-    sent = f"{checked.canaries} canary requests sent" if checked.canaries else "no request sent"
+    sent = (
+        f"{checked.canaries} canary request{'s' if checked.canaries > 1 else ''} sent"
+        if checked.canaries
+        else "no request sent"
+    )
     sentence = verdict.sentence if "request sent" in verdict.sentence else f"{verdict.sentence}; {sent}"
     lines = [sentence]
     engine = f"{snapshot.kind} {snapshot.version or ''}".strip() or "not recognised"

@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and words[0] in commands:
             command = commands[words[0]]
             code = command(words if command is _change else words[1:])
+        elif words and not words[0].startswith("-"):
+            print(f"{words[0]!r} is no command; there are {COMMANDS}, and without one it serves", file=sys.stderr)
+            return 2
         else:
             code = _serve(words)
         sys.stdout.flush()

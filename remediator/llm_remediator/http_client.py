@@ -70,6 +70,8 @@ class JsonClient:
         seconds = time.monotonic() - began
         if not 200 <= status < 300:
             kind = Status.NOT_FOUND if status == 404 else Status.REFUSED
+            if status < 400:
+                return failed(kind, f"{where}: {status}, it redirects; give the address that it leads to", seconds)
             return failed(kind, f"{where}: {status} {_words(status, data)}", seconds)
         try:
             value = json.loads(data) if data.strip() else None

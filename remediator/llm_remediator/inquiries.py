@@ -22,7 +22,9 @@ from llm_remediator.journal_store import open_readonly
 from llm_remediator.model import Mode
 from llm_remediator.service import DecisionView
 
-TIMEOUT = 150.0
+TIMEOUT = 15.0
+DRILL_TIMEOUT = 150.0
+"""A drill makes a proof, and that takes looks and a canary."""
 """A drill asks for a fresh proof and samples processes."""
 
 
@@ -47,7 +49,8 @@ async def ask(where: Endpoint, method: str, *paths: str, body: Mapping[str, str]
     found = []
     try:
         for path in paths:
-            outcome = await client.call(method, f"/api/v1/{path}", timeout=TIMEOUT, body=body)
+            timeout = DRILL_TIMEOUT if path.endswith("/drill") else TIMEOUT
+            outcome = await client.call(method, f"/api/v1/{path}", timeout=timeout, body=body)
             if not outcome.ok or not isinstance(outcome.value, dict):
                 raise AskError(outcome.detail or f"{where.url} does not answer as llm-remediator")
             found.append(outcome.value)

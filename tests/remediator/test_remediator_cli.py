@@ -262,3 +262,10 @@ async def ask(path: Path, request: str) -> int:
     writer.close()
     await writer.wait_closed()
     return int(line.split()[1])
+
+
+def test_a_mistyped_command_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["staus"]) == 2
+    said = capsys.readouterr().err
+    assert "'staus' is no command" in said
+    assert "status, journal, report" in said
