@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from llm_common.config import Reader, format_duration
-from llm_remediator.model import Budget, FleetRules, Rules
+from llm_remediator.model import DAYS, Budget, FleetRules, Rules, Window
 from llm_remediator.settings import Diagnostics
 
 STATES = (
@@ -35,6 +36,7 @@ def read_rules(reader: Reader, base: Rules) -> Rules:
         verify_within=reader.duration("verify_within", base.verify_within, low=1.0),
         min_healthy=reader.duration("min_healthy", base.min_healthy),
         rearm_after=reader.duration("rearm_after", base.rearm_after),
+        windows=_windows(reader, base.windows),
     )
     if rules.cooldown_max < rules.cooldown:
         if reader.has("cooldown_max"):
@@ -43,6 +45,38 @@ def read_rules(reader: Reader, base: Rules) -> Rules:
     if rules.stop_timeout > 3600:
         reader.problem("stop_timeout", "is over an hour; a stuck engine never ends sooner than this")
     return rules
+
+
+def _windows(reader: Reader, base: tuple[Window, ...]) -> tuple[Window, ...]:
+    if not reader.has("windows"):
+        return base
+    found = []
+    for at in reader.items("windows"):
+        days = at.strings("days", DAYS)
+        for day in days:
+            if day not in DAYS:
+                at.problem("days", f"{day!r} is not one of {', '.join(DAYS)}")
+        zone = at.text("timezone", "UTC")
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError):
+            at.problem("timezone", f"{zone!r} is not known on this machine; write it as Europe/Berlin, or install tzdata")
+            zone = "UTC"
+        begin, end = _minute(at, "from"), _minute(at, "to")
+        known = frozenset(DAYS.index(day) for day in days if day in DAYS)
+        found.append(Window(known, begin, end, zone))
+        at.done()
+    return tuple(found)
+
+
+def _minute(reader: Reader, key: str) -> int:
+    text = reader.text(key)
+    match = re.fullmatch(r"([01]?[0-9]|2[0-4]):([0-5][0-9])", text)
+    if match is None or int(match[1]) * 60 + int(match[2]) > 24 * 60:
+        if text:
+            reader.problem(key, f'{text!r} is not a time of day such as "08:00"; YAML needs the quotes')
+        return 0
+    return int(match[1]) * 60 + int(match[2])
 
 
 def _budget(reader: Reader, base: Budget) -> Budget:

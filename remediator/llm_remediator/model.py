@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +19,9 @@ class Mode(StrEnum):
 
     OBSERVE = "observe"
     ACT = "act"
+
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Backend(StrEnum):
@@ -51,6 +55,29 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """A time of day on some days: `begin` and `end` in minutes since midnight in `zone`; an earlier end is tomorrow's."""
+
+    days: frozenset[int]
+    """0 = Monday: the days on which it begins."""
+    begin: int
+    end: int
+    zone: str = "UTC"
+
+    def holds(self, at: datetime) -> bool:
+        """Whether it is open at a moment of its own zone."""
+        minute = at.hour * 60 + at.minute
+        if self.begin < self.end:
+            return at.weekday() in self.days and self.begin <= minute < self.end
+        late = at.weekday() in self.days and minute >= self.begin
+        return late or ((at.weekday() - 1) % 7 in self.days and minute < self.end)
+
+    def __str__(self) -> str:
+        days = ",".join(DAYS[day] for day in sorted(self.days))
+        return f"{days} {self.begin // 60:02}:{self.begin % 60:02}-{self.end // 60:02}:{self.end % 60:02} {self.zone}"
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """What one target is allowed; every field is a key of `defaults` and of a target."""
 
@@ -64,6 +91,8 @@ class Rules:
     min_healthy: float = 3600.0
     rearm_after: float = 86400.0
     """A latch comes off by itself once after this; 0 = never."""
+    windows: tuple[Window, ...] = ()
+    """When restarts are allowed; none = always."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ def remediator_samples() -> Sequence[Mapping[str, Any]]:
         "commands": {"NAME": {"argv": ["/x"]}},
         "kubernetes": {"api": "https://api:6443"},
         "discovery": {"docker": [{}]},
+        "defaults": {"windows": [{"from": "08:00", "to": "18:00"}]},
     }
     places: Sequence[Mapping[str, Any]] = (
         {"docker": {"compose_project": "p", "compose_service": "s", "host": "NAME"}},

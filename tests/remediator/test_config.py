@@ -185,3 +185,12 @@ def test_act_on_an_open_address_needs_credentials(tmp_path: Path, mode: str, lis
             check_listen(config, [listen], str(web))
         with pytest.raises(ConfigError, match="without credentials"):
             check_listen(config, [listen], None)
+
+
+def test_time_windows_are_read_and_their_mistakes_named() -> None:
+    config = parse(SMALL | {"defaults": {"windows": [{"days": ["sat", "sun"], "from": "22:00", "to": "6:30"}]}})
+    assert [str(w) for w in config.targets[0].rules.windows] == ["sat,sun 22:00-06:30 UTC"]
+    wrong = [{"days": ["someday"], "from": "8", "to": "25:00", "timezone": "Mars/Olympus"}]
+    said = "\n".join(problems(defaults={"windows": wrong}))
+    for key in ("days: 'someday'", "from: '8'", "to: '25:00'", "timezone: 'Mars/Olympus'"):
+        assert f"defaults.windows[0].{key}" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -22,6 +23,7 @@ from llm_remediator.model import (
     Rules,
     Snapshot,
     Verb,
+    Window,
     Witness,
 )
 from llm_remediator.policy import GATES, decide, explain
@@ -45,6 +47,7 @@ from remediator.scenes import (
 )
 
 MINUTE = 60.0
+CLOSED = Window(frozenset(), 0, 24 * 60)
 D_STATE = Process(7, 1, "D", "nvidia_poll", 900.0, "VLLM::EngineCore")
 
 
@@ -64,8 +67,8 @@ def test_observe_only_says_what_it_would_do() -> None:
 
 def test_gates_stand_in_the_order_of_the_design() -> None:
     assert [name for name, _ in GATES] == [
-        "clock", "journal", "leader", "paused", "alert", "state", "container", "running", "orchestrator", "startup_grace",
-        "in_flight", "latched", "cooldown", "budget", "foreign_owner", "breaker", "concurrency", "unkillable",
+        "clock", "journal", "leader", "paused", "window", "alert", "state", "container", "running", "orchestrator",
+        "startup_grace", "in_flight", "latched", "cooldown", "budget", "foreign_owner", "breaker", "concurrency", "unkillable",
         "proof", "alertmanager",
     ]  # fmt: skip
 
@@ -77,6 +80,7 @@ REFUSALS: list[tuple[str, str, Verb, Snapshot, str]] = [
     ("leader", "not_leading", Verb.DEFER, ready(not_leading="b holds the lease"), "b holds the lease"),
     ("paused", "paused", Verb.SKIP, ready(pauses=(Pause(None, NOW + 60, "upgrade", "ann"),)), "everything is paused by ann"),
     ("paused", "paused", Verb.SKIP, ready(pauses=(Pause("a", NOW + 60, "", "ann"),)), "this target is paused"),
+    ("window", "outside_window", Verb.DEFER, ready(target=target(Rules(windows=(CLOSED,)))), "only allowed"),
     ("alert", "no_alert", Verb.SKIP, ready(alert=None), "no alert"),
     ("alert", "alert_resolved", Verb.SKIP, ready(alert=Alert("a", "X", False, NOW, "webhook")), "X is resolved"),
     ("alert", "alert_stale", Verb.SKIP, ready(alert=Alert("a", "X", True, NOW - 301, "webhook")), "5m1s ago"),
@@ -464,3 +468,30 @@ def test_another_watchdog_is_named_even_where_no_container_is_found() -> None:
     seen = history(foreign_starts=(foreign(NOW - HOUR, state="stuck"), foreign(NOW - 2 * HOUR, state="stuck")))
     answers = {r.gate: r.answer for r in explain(ready(members=(), history=seen))}
     assert answers["foreign_owner"].passed is False
+
+
+UTC_NIGHT = Window(frozenset({4}), 22 * 60, 6 * 60)
+"""Friday 22:00 to Saturday 06:00."""
+
+
+@pytest.mark.parametrize(
+    ("window", "moment", "open_"),
+    [
+        (UTC_NIGHT, "2026-11-27 21:59", False),
+        (UTC_NIGHT, "2026-11-27 22:00", True),
+        (UTC_NIGHT, "2026-11-28 05:59", True),
+        (UTC_NIGHT, "2026-11-28 06:00", False),
+        (UTC_NIGHT, "2026-11-28 23:00", False),
+        (Window(frozenset({0}), 8 * 60, 18 * 60), "2026-11-30 08:00", True),
+        (Window(frozenset({0}), 8 * 60, 18 * 60), "2026-11-30 18:00", False),
+        (Window(frozenset({0}), 8 * 60, 18 * 60), "2026-12-01 09:00", False),
+        (Window(frozenset({0}), 8 * 60, 18 * 60, "Europe/Berlin"), "2026-11-30 07:30", True),
+        (Window(frozenset({0}), 8 * 60, 18 * 60, "Europe/Berlin"), "2026-11-30 17:30", False),
+        (Window(frozenset(range(7)), 0, 24 * 60), "2026-11-30 12:00", True),
+    ],
+)
+def test_time_windows(window: Window, moment: str, open_: bool) -> None:
+    """All moments are UTC; a window over midnight belongs to the day on which it begins."""
+    now = datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
+    snapshot = replace(ready(target=target(Rules(windows=(window,)))), now=now)
+    assert dict(GATES)["window"](snapshot).passed is open_

@@ -24,6 +24,7 @@ GATES: Final[tuple[tuple[str, Gate], ...]] = (
     ("journal", standing.journal),
     ("leader", standing.leader),
     ("paused", standing.paused),
+    ("window", standing.window),
     ("alert", standing.alert),
     ("state", standing.state),
     ("container", standing.container),

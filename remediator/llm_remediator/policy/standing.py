@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 from llm_remediator.model import Answer, Backend, Snapshot, Verb
 from llm_remediator.policy.words import clock as moment
 from llm_remediator.policy.words import passed, refused, span, unasked
@@ -55,6 +58,16 @@ def paused(snapshot: Snapshot) -> Answer:
         "paused",
         f"{scope} is paused by {longest.by} until {moment(longest.until)}: {longest.reason or 'no reason given'}",
     )
+
+
+def window(snapshot: Snapshot) -> Answer:
+    """Hours in which a restart is wanted, as the file says; outside of them people are paged all the same."""
+    windows = snapshot.target.rules.windows
+    if not windows:
+        return passed("restarts are allowed at any time")
+    if any(w.holds(datetime.fromtimestamp(snapshot.now, ZoneInfo(w.zone))) for w in windows):
+        return passed("within its time windows")
+    return refused(Verb.DEFER, "outside_window", f"restarts are only allowed {' or '.join(str(w) for w in windows)}")
 
 
 def alert(snapshot: Snapshot) -> Answer:
