@@ -68,8 +68,8 @@ def test_observe_only_says_what_it_would_do() -> None:
 def test_gates_stand_in_the_order_of_the_design() -> None:
     assert [name for name, _ in GATES] == [
         "clock", "journal", "leader", "paused", "window", "alert", "state", "container", "running", "orchestrator",
-        "startup_grace", "in_flight", "latched", "cooldown", "budget", "foreign_owner", "breaker", "concurrency", "unkillable",
-        "proof", "alertmanager",
+        "startup_grace", "in_flight", "latched", "cooldown", "budget", "foreign_owner", "breaker", "concurrency",
+        "unkillable", "proof", "alertmanager",
     ]  # fmt: skip
 
 
