@@ -121,6 +121,11 @@ STATE = [
         why="single looks that could not be judged",
     ),
     Scene(
+        "LLMTargetUnknown",
+        {**states("unknown*30m", target="p"), **gauge("llm_target_info", "1*30m", engine_kind="proxy", target="p")},
+        why="a proxy has no engine's verdict, and is none the worse for it",
+    ),
+    Scene(
         "LLMTargetNotServing",
         states("busy*5m down*5m starting*3m down*5m starting*3m stuck*6m down*5m", **A),
         fires=("26m",),

@@ -11,7 +11,7 @@ from rules.scenes import ALERTS, seconds
 
 
 def shortened_rules(speed: float) -> dict[str, Any]:
-    """Ranges, offsets, `for`, `keep_firing_for` and the groups' own intervals divided by `speed`; nothing else is touched."""
+    """Ranges, offsets, `for`, `keep_firing_for` and the groups' intervals divided by `speed`; nothing else is touched."""
 
     def short(duration: str) -> str:
         return f"{max(1, round(seconds(duration) * 1000 / speed))}ms"
