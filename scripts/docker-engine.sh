@@ -41,13 +41,32 @@ start() {
         answers && return 0
     fi
     say "starting dockerd (log: $LOG)"
-    # Nothing answers, so these are left over from a machine or session that was ended hard.
+    begin && return 0
+    note "it ended at once; once more, now that what a hard end left behind is gone"
+    begin && return 0
+    tail -5 "$LOG" >&2
+    die "dockerd ended at once; see $LOG. Inside an unprivileged container it cannot run: use a machine with Docker."
+}
+
+# Nothing answers, so these are left over from a machine or session that was ended hard. dockerd takes the containerd of such a
+# file for running as long as its process id exists, and that of a zombie does.
+sweep() {
+    local run=/var/run/docker/containerd
     rm -f /var/run/docker.pid "$CACHE/dockerd.own.pid"
+    if [ -r $run/containerd.pid ] && ! alive "$(cat $run/containerd.pid)"; then
+        rm -f $run/containerd.pid $run/containerd.sock $run/containerd.sock.ttrpc
+    fi
+}
+
+# False if dockerd ended before it answered.
+begin() {
+    local pid waited=0
+    sweep
     setsid nohup dockerd --pidfile "$CACHE/dockerd.own.pid" >"$LOG" 2>&1 </dev/null &
-    local pid=$! waited=0
+    pid=$!
     echo "$pid $(started_at "$pid")" >"$PID_FILE"
     until answers; do
-        alive "$pid" || { tail -5 "$LOG" >&2; die "dockerd ended at once; see $LOG. Inside an unprivileged container it cannot run: use a machine with Docker."; }
+        alive "$pid" || return 1
         waited=$((waited + 1))
         [ $waited -lt 120 ] || die "dockerd did not answer within 60 s; see $LOG"
         sleep 0.5
