@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -12,6 +13,10 @@ from hypothesis import settings
 # A busy machine is no failure: examples may take as long as they need, the test's own timeout still holds.
 settings.register_profile("stuckproof", deadline=None)
 settings.load_profile("stuckproof")
+
+# A shell's background job ignores Ctrl-C, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _no_skips() -> bool:
