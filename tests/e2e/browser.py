@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +18,15 @@ import aiohttp
 import pytest
 
 DEADLINE = 30.0
+_PAGE_WENT = (
+    "Inspected target navigated or closed",
+    "Execution context was destroyed",
+    "Cannot find context with specified id",
+)
+
+
+class NavigatedError(Exception):
+    """The page was replaced by another one while it was asked: the question has no answer, ask the new page."""
 
 
 class Page:
@@ -50,6 +59,8 @@ class Page:
         self._answers[number] = future
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
         answer = await asyncio.wait_for(future, DEADLINE)
+        if answer.get("error", {}).get("message") in _PAGE_WENT:
+            raise NavigatedError(method)
         assert "error" not in answer, answer
         result: dict[str, Any] = answer["result"]
         return result
@@ -61,10 +72,12 @@ class Page:
         await asyncio.wait_for(self._loaded.wait(), DEADLINE)
 
     async def value(self, expression: str) -> Any:
-        """What a JavaScript expression is in the page."""
-        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
+        """What a JavaScript expression is in the page; asked again of the new page if it was just replaced."""
+        while True:
+            try:
+                return await self._evaluate(expression)
+            except NavigatedError:
+                await asyncio.sleep(0.05)
 
     async def until(self, expression: str) -> None:
         """Wait until an expression is true in the page."""
@@ -72,6 +85,18 @@ class Page:
         while not await self.value(expression):
             assert time.monotonic() < end, f"{expression} did not come true"
             await asyncio.sleep(0.05)
+
+    async def follow(self, element: str) -> None:
+        """A click that leads to another page, waited for."""
+        before = await self.value("performance.timeOrigin")
+        with suppress(NavigatedError):
+            await self._evaluate(f"({element}).click()")
+        await self.until(f"performance.timeOrigin !== {before} && document.readyState === 'complete'")
+
+    async def _evaluate(self, expression: str) -> Any:
+        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
 
     async def screen(self, width: int, height: int = 900, scheme: str = "light", mobile: bool = False) -> None:
         """The size of the window and the colour scheme that the person prefers."""

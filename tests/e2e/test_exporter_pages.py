@@ -78,7 +78,7 @@ async def test_the_fleet_shows_the_worst_first_and_leads_to_the_evidence(at: tup
     assert "stuck" in rows[0]
     assert "connection refused" in rows[1]
     assert "12 running, 40 waiting" in rows[2]
-    await page.value("document.querySelector('tbody a').click()")
+    await page.follow("document.querySelector('tbody a')")
     await page.until("document.title === 'hung: stuck'")
     body = await text(page, "main")
     assert "nothing moved for" in body

@@ -38,9 +38,7 @@ async def click(page: Page, words: str) -> None:
     """A person's click on what reads so."""
     found = f"[...document.querySelectorAll('a, button')].find(e => e.innerText.trim() === {words!r})"
     await page.until(f"Boolean({found})")
-    before = await page.value("performance.timeOrigin")
-    await page.value(f"({found}).click()")
-    await page.until(f"performance.timeOrigin !== {before} && document.readyState === 'complete'")
+    await page.follow(found)
 
 
 def changes(service: FakeService) -> list[tuple[object, ...]]:
