@@ -8,8 +8,7 @@ from llm_exporter import __version__
 from llm_exporter.clock import Clock
 from llm_exporter.engines import CanaryPlan, Page
 from llm_exporter.fetch_errors import NO_CONNECTION
-from llm_exporter.judge import CanaryOutcome, CanaryRequest
-from llm_exporter.judge.model import CanaryResult
+from llm_exporter.judge import CanaryOutcome, CanaryRequest, CanaryResult
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Target
 

@@ -10,8 +10,20 @@ from dataclasses import dataclass, field, replace
 from .engines import Engine, Known, Look, Page, Reading, by_kind, detect, detect_without_metrics, engines, llamacpp
 from .engines.custom import Described, adapter
 from .exposition import Samples, read
-from .judge import CanaryOutcome, Facts, History, Observation, Settings, State, Verdict, Witness, judge
-from .judge.model import LaneEvidence, LoopEvidence, Reach
+from .judge import (
+    CanaryOutcome,
+    Facts,
+    History,
+    LaneEvidence,
+    LoopEvidence,
+    Observation,
+    Reach,
+    Settings,
+    State,
+    Verdict,
+    Witness,
+    judge,
+)
 from .judge.words import duration
 
 NO_SERIES = (

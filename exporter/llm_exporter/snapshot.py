@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from llm_exporter.judge.model import LaneEvidence, State, Verdict
+from llm_exporter.judge import LaneEvidence, State, Verdict
 from llm_exporter.target_config import Target
 
 READY_IN = frozenset({State.IDLE, State.BUSY, State.STALLED, State.STARVED, State.UNREACHABLE, State.UNKNOWN})

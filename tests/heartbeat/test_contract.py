@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heartbeat.heartbeat_lab import Server, server, until, uvicorn
 from llm_exporter.engines import Page
-from llm_exporter.judge.model import LoopEvidence
+from llm_exporter.judge import LoopEvidence
 from llm_exporter.witnesses.heartbeat import PATH, loop_evidence
 
 

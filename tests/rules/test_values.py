@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import promql_parser
 import pytest
 
-from llm_exporter.judge.model import State
+from llm_exporter.judge import State
 from llm_remediator.model import Mode, Result, Verb
 from llm_remediator.policy import GATES
 from rules.promql import selectors

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..exposition import Samples
-from ..judge.model import Facts, LaneEvidence, LoopEvidence
+from ..judge import Facts, LaneEvidence, LoopEvidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
 from .lanes import LaneTable, Pick, read_lanes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from . import sglang, trtllm, vllm
 from .base import Engine, Known, Look, Reading
 

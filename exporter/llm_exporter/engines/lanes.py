@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..exposition import Sample, Samples
-from ..judge.model import LaneEvidence
+from ..judge import LaneEvidence
 
 NOT_IDENTITY = frozenset({"pid"})
 """Labels that tell processes of one server apart (prometheus_client's multi-process mode): merged, never a lane."""

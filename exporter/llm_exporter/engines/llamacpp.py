@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading
 from .lanes import LaneTable, Pick, read_lanes
 from .vllm import first_model, loop_lag

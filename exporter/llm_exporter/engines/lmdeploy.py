@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
 from .lanes import LaneTable, Pick, first_token_counts, read_lanes
 from .vllm import first_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..exposition import Samples
-from ..judge.model import Facts, LaneEvidence
+from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
 from .vllm import first_model
 

@@ -7,7 +7,7 @@ the engine's names with a ``server`` label and no step counter. Their backends a
 from __future__ import annotations
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from .base import Engine, Known, Look, Reading
 
 PREFIXES = ("litellm_", "smg_", "sgl_router_", "vllm_router_", "dynamo_frontend_")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from . import vllm
 from .base import Engine, Known, Look, Reading
 from .lanes import first_token_counts, read_lanes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..exposition import Samples
-from ..judge.model import Facts, LaneEvidence
+from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Reading
 from .lanes import LaneTable, Pick, read_lanes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from .base import Engine, Known, Look, Reading
 from .lanes import LaneTable, Pick, read_lanes
 

@@ -9,7 +9,7 @@ ever). Its HangDetector kills after 300 s.
 from __future__ import annotations
 
 from ..exposition import Samples
-from ..judge.model import Facts
+from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
 from .lanes import LaneTable, Pick, first_token_counts, read_lanes
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..exposition import Samples
-from ..judge.model import Facts, LaneEvidence, LoopEvidence
+from ..judge import Facts, LaneEvidence, LoopEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
 from .lanes import LaneTable, Pick, first_token_counts, pick, read_lanes, version_tuple
 

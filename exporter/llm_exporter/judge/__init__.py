@@ -1,29 +1,26 @@
 """The judge: pure functions from what was seen to what is said. No clock, no network, no logging."""
 
 from .history import History, LaneHistory
-from .model import (
-    WORST_FIRST,
-    Bound,
+from .observation import (
     CanaryOutcome,
-    CanaryRequest,
-    Evidence,
+    CanaryResult,
     Facts,
     LaneEvidence,
-    LaneVerdict,
     LoopEvidence,
     Observation,
+    Reach,
     Settings,
-    State,
-    Verdict,
     Witness,
 )
 from .target import judge
+from .verdict import WORST_FIRST, Bound, CanaryRequest, Evidence, LaneVerdict, State, Verdict
 
 __all__ = [
     "WORST_FIRST",
     "Bound",
     "CanaryOutcome",
     "CanaryRequest",
+    "CanaryResult",
     "Evidence",
     "Facts",
     "History",
@@ -32,6 +29,7 @@ __all__ = [
     "LaneVerdict",
     "LoopEvidence",
     "Observation",
+    "Reach",
     "Settings",
     "State",
     "Verdict",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .history import LaneHistory
-from .model import Bound, Facts, LaneEvidence, Settings
+from .observation import Facts, LaneEvidence, Settings
+from .verdict import Bound
 from .words import duration
 
 

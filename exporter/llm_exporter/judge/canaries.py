@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from .history import Confirmation, History, LaneHistory
 from .lane import Finding
-from .model import CanaryOutcome, CanaryRequest, Observation, Settings, State
+from .observation import CanaryOutcome, Observation, Settings
+from .verdict import CanaryRequest, State
 from .words import count, duration
 
 MAY_BE_IDLE = (State.IDLE, State.STUCK, State.STARVED)

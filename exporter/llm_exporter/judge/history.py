@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .model import CanaryResult, LaneEvidence, State
+from .observation import CanaryResult, LaneEvidence
+from .verdict import State
 
 RATE_LOOKS = 12
 """Looks kept for the rate in the sentence."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from .history import TRACK_LOOKS, History, Track
-from .model import Observation, Settings
+from .observation import Observation, Settings
 from .watch import all_fell, fell
 
 

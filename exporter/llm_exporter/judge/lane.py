@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from .bounds import bound_for, grace_until
 from .history import RATE_SECONDS, LaneHistory, RatePoint
-from .model import Bound, Evidence, Facts, LaneVerdict, Settings, State, Witness
+from .observation import Facts, Settings, Witness
 from .starvation import explains_flatness, starved, unanswered
+from .verdict import Bound, Evidence, LaneVerdict, State
 from .words import count, duration, rate
 
 

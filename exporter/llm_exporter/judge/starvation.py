@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .history import LaneHistory
-from .model import Bound, Facts, Settings
+from .observation import Facts, Settings
+from .verdict import Bound
 from .words import count, duration
 
 

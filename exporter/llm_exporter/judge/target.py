@@ -12,17 +12,8 @@ from dataclasses import replace
 from . import canaries, identity
 from .history import History, LaneHistory
 from .lane import Around, Finding, judge_lane
-from .model import (
-    WORST_FIRST,
-    CanaryRequest,
-    LaneEvidence,
-    LaneVerdict,
-    LoopEvidence,
-    Observation,
-    Settings,
-    State,
-    Verdict,
-)
+from .observation import LaneEvidence, LoopEvidence, Observation, Settings
+from .verdict import WORST_FIRST, CanaryRequest, LaneVerdict, State, Verdict
 from .watch import begin, held_work, watch
 from .words import count, duration
 

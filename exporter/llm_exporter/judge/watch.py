@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from .history import RATE_LOOKS, LaneHistory, Marks, RatePoint
-from .model import LaneEvidence
+from .observation import LaneEvidence
 
 
 def held_work(evidence: LaneEvidence, own: float = 0.0) -> float | None:

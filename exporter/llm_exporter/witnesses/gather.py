@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from llm_exporter.engines import Page
 from llm_exporter.exposition import read
-from llm_exporter.judge.model import LoopEvidence, Witness
+from llm_exporter.judge import LoopEvidence, Witness
 from llm_exporter.scrape import Access, Scraper
 
 from . import gpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llm_exporter.engines import Page
-from llm_exporter.judge.model import LoopEvidence
+from llm_exporter.judge import LoopEvidence
 
 PATH = "/healthz/live"
 
