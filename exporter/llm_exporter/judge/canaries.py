@@ -9,7 +9,7 @@ from .history import Confirmation, History, LaneHistory
 from .lane import Finding
 from .observation import CanaryOutcome, Observation, Settings
 from .verdict import CanaryRequest, State
-from .words import count, duration
+from .words import duration
 
 MAY_BE_IDLE = (State.IDLE, State.STUCK, State.STARVED)
 
@@ -139,39 +139,3 @@ def _idle_canary(
     if useless and history.asked_at is not None and t - history.asked_at < settings.canary_every and not history.idle_due:
         return None
     return CanaryRequest("idle", lane.last.lane if facts.pins_lanes else None)
-
-
-def open_requests(
-    history: History, seen: Observation, findings: tuple[Finding, ...], settings: Settings, t: float
-) -> tuple[History, tuple[Finding, ...]]:
-    """Requests that are open at HTTP level while the engine claims to hold nothing: an idle engine has none.
-
-    They may make an ``idle`` lane ``stalled`` (llama-server that swallows a request: orbi issue 233), never more.
-    """
-    still = all(lane.marks.moved < t or not lane.compared for lane in history.lanes.values())
-    in_flight = (seen.witness.in_flight or 0.0) - (1.0 if seen.own_canary else 0.0)
-    idle = all(f.verdict.state is State.IDLE for f in findings)
-    if in_flight < 1 or not idle or not still:
-        return replace(history, open_since=None), findings
-    since = t if history.open_since is None else history.open_since
-    history = replace(history, open_since=since)
-    bound = findings[0].verdict.bound
-    if bound is None or t - since < bound.seconds:
-        return history, findings
-    said = (
-        f"nothing held, it says, yet {count(in_flight)} HTTP requests are open for {duration(t - since)} and nothing moves"
-    )
-    return history, tuple(
-        replace(
-            f,
-            verdict=replace(
-                f.verdict,
-                state=State.STALLED,
-                reason=said,
-                progress=0,
-                flat_since=since,
-                stalled_seconds=t - since,
-            ),
-        )
-        for f in findings
-    )

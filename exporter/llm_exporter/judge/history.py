@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .observation import CanaryResult, LaneEvidence
-from .verdict import State
 
 RATE_LOOKS = 12
 """Looks kept for the rate in the sentence."""
@@ -88,6 +87,7 @@ class LaneHistory:
         unanswered: Idle canaries in a row that nobody answered and that something moved for, while no token was generated: a
             dead decode still prefills them (vLLM issue 45094).
         unanswered_since: When the first of these was sent.
+        rate: The last looks, oldest first, for the rate in the sentence.
     """
 
     last: LaneEvidence
@@ -128,8 +128,10 @@ class History:
         ever_answered: The target answered with an engine's page at least once.
         served: This process has been seen able to serve.
         last_good, last_unix: Monotonic and wall time of the last good look.
+        last_look: Monotonic time of the last look, good or not.
         tracks: Who answered the last looks.
-        ok, failed: Inference answers 2xx and 5xx at the last success; `errors_since` when the errors after it began.
+        ok, failed: Inference answers 2xx and 5xx, life-time counts, as of the last look that had them.
+        errors, errors_since: Answers 5xx since the last success, and when the first of them was seen.
         blocked_reads: Reads in a row in which the event loop was blocked beyond the limit.
         idle_due: An idle canary is due at once (a new process).
         asked_at: When the last canary ended (or could not be had), to pace the next.
@@ -139,7 +141,6 @@ class History:
         before_canary: Requests that the page showed per lane when our canary in flight was sent.
         open_since: Since when HTTP requests are open although nothing is held and nothing moves.
         bare_answered, bare_silent: For a server without metrics: the last answered canary, and silent ones in a row since.
-        state: The last verdict's state.
     """
 
     lanes: Mapping[str, LaneHistory] = field(default_factory=dict)
@@ -166,4 +167,3 @@ class History:
     open_since: float | None = None
     bare_answered: float | None = None
     bare_silent: int = 0
-    state: State | None = None

@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 from .history import TRACK_LOOKS, History, Track
-from .observation import Observation, Settings
+from .observation import Observation
 from .watch import all_fell, fell
 
 
-def recognise(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, bool]:
+def recognise(history: History, seen: Observation, t: float) -> tuple[History, bool]:
     """Tell whether this page is from another process; then the observation begins anew, and a canary is due if it is idle.
 
     The proof is a start time that changed; without one, all progress counters of a lane that fell. A start time that is
@@ -25,7 +25,7 @@ def recognise(history: History, seen: Observation, t: float, settings: Settings)
     if renewed or (fallen and fallen >= set(history.lanes)):
         begun = History(
             incarnation=now, since=t, ever_answered=True, tracks=tracks, canary_ok=history.canary_ok, cannot=history.cannot,
-            blocked_reads=history.blocked_reads, state=history.state,
+            blocked_reads=history.blocked_reads,
         )  # fmt: skip
         return begun, True
     lanes = {name: lane for name, lane in history.lanes.items() if name not in fallen}

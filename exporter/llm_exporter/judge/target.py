@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from . import canaries, identity
+from . import answers, canaries, identity
+from .held import before_canary, held_by_lane
 from .history import History, LaneHistory
 from .lane import Around, Finding, judge_lane
 from .observation import LaneEvidence, LoopEvidence, Observation, Settings
 from .verdict import WORST_FIRST, CanaryRequest, LaneVerdict, State, Verdict
-from .watch import begin, held_work, watch
-from .words import count, duration
+from .watch import begin, watch
+from .words import duration
 
 LOST_LANE_KEPT = 300.0
 """Seconds for which a lane that vanished from the page keeps its target ``unknown`` (elastic engines shrink on purpose)."""
-
-ERRORS_WITHOUT_ONE_SUCCESS = 3
 
 
 def judge(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, Verdict]:
@@ -40,7 +39,7 @@ def judge(history: History, seen: Observation, t: float, settings: Settings) -> 
         history, verdict = _answered(history, seen, t, settings)
     if history.blocked_reads >= 2 and seen.loop is not None:
         verdict = _loop_stuck(history, seen.loop, t, verdict)
-    history = replace(history, state=verdict.state, last_look=t)
+    history = replace(history, last_look=t)
     return history, replace(verdict, canary_available=history.canary_ok, hardware=seen.witness.hardware)
 
 
@@ -102,16 +101,16 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
             return _by_canary_alone(history, seen, t, settings)
         return history, Verdict(State.UNKNOWN, seen.detail or "the page has no series that could be judged")
 
-    history, restarted = identity.recognise(history, seen, t, settings)
+    history, restarted = identity.recognise(history, seen, t)
     if history.started is None and seen.age is not None:
         history = replace(history, started=t - seen.age)
     if seen.loading and not history.served and not any(lane.worked for lane in seen.lanes):
         return history, Verdict(State.STARTING, seen.loading, restarted=restarted, would_change="it says that it is ready")
     if seen.death is None or any(lane.worked for lane in seen.lanes):
         history = replace(history, served=True)
-    history = _answers(history, seen, t)
-    history = _before_canary(history, seen)
-    held = _held_by_lane(seen, history.before_canary or {})
+    history = answers.count_answers(history, seen, t)
+    history = before_canary(history, seen)
+    held = held_by_lane(seen, history.before_canary or {})
     history = _watched(history, seen, held, t, settings)
     history = canaries.noted(history, seen)
     history = replace(history, last_good=t, last_unix=seen.unix, ever_answered=True)
@@ -121,19 +120,25 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
             would_change="ten looks at one process",
         )  # fmt: skip
     findings = _findings(history, seen, held, t, settings)
-    history, findings = canaries.open_requests(history, seen, findings, settings, t)
-    worst = min(findings, key=lambda f: (WORST_FIRST.index(f.verdict.state), -f.verdict.stalled_seconds)).verdict
-    lanes = tuple(f.verdict for f in findings)
-    named = (
-        worst.reason
-        if len(lanes) == 1 or worst.state in (State.IDLE,)
-        else f"lane {worst.lane} of {len(lanes)}: {worst.reason}"
+    history, findings = answers.open_requests(history, seen, findings, t)
+    verdict = _of_lanes(tuple(finding.verdict for finding in findings))
+    return history, replace(verdict, restarted=restarted, wants=canaries.wanted(history, seen, findings, settings, t))
+
+
+def _of_lanes(lanes: tuple[LaneVerdict, ...]) -> Verdict:
+    """The worst lane speaks for its target; of several, the one that has stood longest."""
+    worst = min(lanes, key=lambda lane: (WORST_FIRST.index(lane.state), -lane.stalled_seconds))
+    alone = len(lanes) == 1 or worst.state is State.IDLE
+    held = [lane.held for lane in lanes if lane.held is not None]
+    return Verdict(
+        state=worst.state,
+        reason=worst.reason if alone else f"lane {worst.lane} of {len(lanes)}: {worst.reason}",
+        lanes=lanes,
+        lane=worst.lane,
+        progress=worst.progress,
+        held=sum(held) if held else None,
+        would_change=worst.would_change,
     )
-    return history, Verdict(
-        state=worst.state, reason=named, lanes=lanes, lane=worst.lane, progress=worst.progress,
-        held=sum(v.held for v in lanes if v.held is not None) if any(v.held is not None for v in lanes) else None,
-        wants=canaries.wanted(history, seen, findings, settings, t), restarted=restarted, would_change=worst.would_change,
-    )  # fmt: skip
 
 
 def _by_canary_alone(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, Verdict]:
@@ -148,35 +153,6 @@ def _by_canary_alone(history: History, seen: Observation, t: float, settings: Se
         return history, Verdict(State.IDLE, said, progress=1, wants=wants, would_change="two canaries get no answer")
     why = f"; the canary could not be used: {history.cannot}" if history.cannot else ""
     return history, Verdict(State.UNKNOWN, f"no metrics, judged by canary alone; none was answered yet{why}", wants=wants)
-
-
-def _before_canary(history: History, seen: Observation) -> History:
-    """Note what the page showed when our canary was sent: what it shows beyond that may be the canary."""
-    if not seen.own_canary:
-        return history if history.before_canary is None else replace(history, before_canary=None)
-    if history.before_canary is not None:
-        return history
-    return replace(history, before_canary={name: _shown(lane.last) for name, lane in history.lanes.items()})
-
-
-def _shown(evidence: LaneEvidence) -> float:
-    return (evidence.running or 0.0) + (evidence.waiting or 0.0)
-
-
-def _held_by_lane(seen: Observation, before: Mapping[str, float]) -> Mapping[str, float | None]:
-    """Held work per lane; our own canary is taken off the lane that it is pinned to, else off one that holds more now.
-
-    A hung engine's gauges do not take the canary in; taking it off them would call the one request that hangs idle.
-    """
-    held = {lane.lane: held_work(lane) for lane in seen.lanes}
-    if not seen.own_canary:
-        return held
-    for lane in seen.lanes:
-        more = _shown(lane) - before.get(lane.lane, 0.0)
-        if seen.own_canary_lane in (None, lane.lane) and more > 0 and held[lane.lane]:
-            held[lane.lane] = max(0.0, (held[lane.lane] or 0.0) - min(1.0, more))
-            break
-    return held
 
 
 def _gone(lane: LaneHistory, evidence: LaneEvidence) -> tuple[str, ...]:
@@ -206,36 +182,10 @@ def _watched(history: History, seen: Observation, held: Mapping[str, float | Non
     return replace(history, lanes=kept)
 
 
-def _answers(history: History, seen: Observation, t: float) -> History:
-    """Follow inference answers: errors count from the last success on."""
-    if seen.answers_failed is None and history.failed is not None:
-        return history
-    # No answer of either kind yet is zero: the first error makes the series.
-    ok, failed = seen.answers_ok or 0.0, seen.answers_failed or 0.0
-    if history.failed is None or failed < history.failed or ok != history.ok:
-        return replace(history, ok=ok, failed=failed, errors=0.0, errors_since=None)
-    new = failed - history.failed
-    return replace(
-        history,
-        failed=failed,
-        errors=history.errors + new,
-        errors_since=history.errors_since or (t if new else None),
-    )
-
-
-def _dead(history: History, seen: Observation, t: float) -> str | None:
-    if seen.death and (history.served or seen.died_loading):
-        return seen.death
-    moved = max((lane.progress_seen or 0.0 for lane in history.lanes.values()), default=0.0)
-    if history.errors >= ERRORS_WITHOUT_ONE_SUCCESS and history.errors_since is not None and moved < history.errors_since:
-        return f"only 5xx answers: {count(history.errors)} in {duration(t - history.errors_since)} and not one success"
-    return None
-
-
 def _findings(
     history: History, seen: Observation, held: Mapping[str, float | None], t: float, settings: Settings
 ) -> tuple[Finding, ...]:
-    dead = _dead(history, seen, t)
+    dead = answers.death(history, seen, t)
     evidences = {evidence.lane: evidence for evidence in seen.lanes}
     names = [*evidences, *(name for name in history.lanes if name not in evidences)]
     moving = {

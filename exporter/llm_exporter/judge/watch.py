@@ -9,20 +9,6 @@ from .history import RATE_LOOKS, LaneHistory, Marks, RatePoint
 from .observation import LaneEvidence
 
 
-def held_work(evidence: LaneEvidence, own: float = 0.0) -> float | None:
-    """Requests that somebody waits for, our own canary not counted, or None if the page cannot tell.
-
-    Absent gauges count as zero only on a server that has not made its first step: the step series is there and every
-    progress counter is zero. Everywhere else absence is ignorance (a renamed metric, half a page).
-    """
-    running, waiting = evidence.running, evidence.waiting
-    if running is None or waiting is None:
-        if not evidence.progress or any(evidence.progress.values()):
-            return None
-        running, waiting = running or 0.0, waiting or 0.0
-    return max(0.0, max(0.0, running) + max(0.0, waiting) - own)
-
-
 def changed(before: Mapping[str, float], after: Mapping[str, float]) -> frozenset[str]:
     """Names of counters that are not what they were; a counter that appears counts if it is not zero."""
     return frozenset(name for name, value in after.items() if value != before.get(name, 0.0))
