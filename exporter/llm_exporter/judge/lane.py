@@ -6,6 +6,7 @@ The order is the order of strength: asleep on purpose, provably stuck, dead by i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .bounds import bound_for, grace_until
 from .history import RATE_SECONDS, LaneHistory, RatePoint
@@ -87,10 +88,10 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
         return say(State.STUCK, reason, 0, "any series moves, or a canary is answered")
 
     if held > 0 and flat >= bound.seconds and flat > bound.stalled_after and not explains_flatness(lane, bound, t):
-        finding = _past_bound(lane, bound, around, flat, grace, work, t)
-        if finding is not None and not (around.dead and finding[0] is not State.STUCK):
-            state, reason, change, ask = finding
-            return say(state, reason, None if state is State.UNKNOWN else 0, change, ask=ask)
+        said = _past_bound(lane, bound, around, flat, grace, work, t)
+        if said.state is State.STUCK or not around.dead:
+            progress = None if said.state is State.UNKNOWN else 0
+            return say(said.state, said.reason, progress, said.would_change, ask=said.ask)
 
     if around.dead:
         return say(State.FAILED, f"{around.dead}; {work}", None, "it serves again after a restart")
@@ -122,62 +123,54 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
     )
 
 
+class _Said(NamedTuple):
+    state: State
+    reason: str
+    would_change: str
+    ask: bool = False
+
+
 def _past_bound(
     lane: LaneHistory, bound: Bound, around: Around, flat: float, grace: float | None, work: str, t: float
-) -> tuple[State, str, str, bool] | None:
+) -> _Said:
     """Held work, flat past its bound: may it be called stuck, and if not yet, what is missing?"""
-    facts, settings = around.facts, around.settings
+    facts, known = around.facts, lane.confirmation
     said = f"{work}, nothing moved for {duration(flat)}, bound {duration(bound.seconds)} ({bound.why})"
     if around.witness.cpu_high:
         said += "; the container's CPU is busy (compiling, or a loop)"
+
+    def stuck(why: str) -> _Said:
+        return _Said(State.STUCK, f"{said}; {why}", "any series moves")
+
+    def stalled(why: str, change: str, *, ask: bool = False) -> _Said:
+        return _Said(State.STALLED, f"{said}; {why}", change, ask)
+
     if grace is not None:
-        return State.STALLED, f"{said}; in its start grace for {duration(grace - t)}", "the grace ends", False
+        return stalled(f"in its start grace for {duration(grace - t)}", "the grace ends")
     if around.witness.power_high:
-        return (
-            State.STALLED,
-            f"{said}; the GPU works ({around.witness.power_words})",
-            "the GPU's power drops",
-            False,
-        )
-    if not settings.confirm:
-        return State.STUCK, f"{said}; not confirmed by a canary (confirm is off)", "any series moves", False
-    known = lane.confirmation
+        return stalled(f"the GPU works ({around.witness.power_words})", "the GPU's power drops")
+    if not around.settings.confirm:
+        return stuck("not confirmed by a canary (confirm is off)")
     if known is not None and known.result == "silent":
-        return State.STUCK, f"{said}; {known.words}", "any series moves", False
+        return stuck(known.words)
     if known is not None:
-        again = t - known.ended >= bound.seconds
-        return (
+        return _Said(
             State.UNKNOWN,
             f"metrics frozen while the engine answers: {said}, but {known.words}",
             "the page moves; asked again after another bound",
-            again and not around.asking,
+            ask=t - known.ended >= bound.seconds and not around.asking,
         )
     if not around.alone and not facts.pins_lanes and around.others_move:
         if flat >= 2 * bound.seconds:
-            return (
-                State.STUCK,
-                f"{said}; another lane moves, and no canary can be sent to this lane alone",
-                "any series moves",
-                False,
-            )
-        return (
-            State.STALLED,
-            f"{said}; no canary can be sent to this lane alone, stuck at twice the bound",
-            "this lane moves",
-            False,
-        )
+            return stuck("another lane moves, and no canary can be sent to this lane alone")
+        return stalled("no canary can be sent to this lane alone, stuck at twice the bound", "this lane moves")
     if facts.canary is not None:
-        return State.STALLED, f"{said}; cannot confirm: {facts.canary}", "any series moves", False
+        return stalled(f"cannot confirm: {facts.canary}", "any series moves")
     if around.asking:
-        return State.STALLED, f"{said}; a canary is in flight", "the canary's answer", False
+        return stalled("a canary is in flight", "the canary's answer")
     if around.cannot is not None:
-        return (
-            State.STALLED,
-            f"{said}; cannot confirm: {around.cannot}",
-            "a canary that can be answered",
-            True,
-        )
-    return State.STALLED, f"{said}; asking the engine with one tiny request", "the canary's answer", True
+        return stalled(f"cannot confirm: {around.cannot}", "a canary that can be answered", ask=True)
+    return stalled("asking the engine with one tiny request", "the canary's answer", ask=True)
 
 
 def evidence_of(lane: LaneHistory) -> tuple[Evidence, ...]:

@@ -105,6 +105,12 @@ class CanaryOutcome:
 
     ``silent``: accepted, and nothing came within the timeout. ``http``: an answer that no model run produced; see `status`.
     ``none``: none could be sent; `words` says why.
+
+    Attributes:
+        kind: The question that it answers; None while it lies in a recording and the judge has not asked for it.
+        began, seconds: When it was sent, and how long it took.
+        status: HTTP status, if there was an answer.
+        lane: The lane that it was pinned to, if it was.
     """
 
     kind: CanaryKind | None
