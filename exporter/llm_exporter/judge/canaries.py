@@ -72,29 +72,39 @@ def _concerns(outcome: CanaryOutcome, lane: str, history: History) -> bool:
 
 def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
     if outcome.result == "answered":
-        words = f"a canary was answered in {duration(outcome.seconds)}"
-        asked = outcome.kind != "idle" and lane.flat_since is not None and lane.flat_since <= outcome.began
-        return replace(
-            lane, verified_at=outcome.ended, silent_idle=0, silent_since=None, unanswered=0, unanswered_since=None,
-            confirmation=Confirmation("answered", outcome.began, outcome.ended, words) if asked else lane.confirmation,
-        )  # fmt: skip
+        return _answered(lane, outcome)
     if lane.marks.moved >= outcome.began and lane.compared:
-        if outcome.kind != "idle" or lane.last.generation_tokens is None or lane.marks.generated >= outcome.began:
-            return lane
-        since = outcome.began if lane.unanswered_since is None else lane.unanswered_since
-        return replace(lane, unanswered=lane.unanswered + 1, unanswered_since=since)
-    if outcome.kind == "idle" or (outcome.kind is None and lane.work_since is None):
+        return _prefilled(lane, outcome)
+    if outcome.kind == "idle":
         since = outcome.began if lane.silent_since is None else lane.silent_since
         return replace(lane, silent_idle=lane.silent_idle + 1, silent_since=since)
     if lane.flat_since is None or outcome.began < lane.flat_since:
         return lane  # it was sent before this stretch of flat evidence began, so it says nothing of it
-    full = (
-        f"the canary was refused with {outcome.status} (queue full)"
-        if outcome.result == "http"
-        else "the canary got no answer"
-    )
-    words = f"{full} in {duration(outcome.seconds)}" if outcome.result != "http" else full
+    if outcome.result == "http":
+        words = f"the canary was refused with {outcome.status} (queue full)"
+    else:
+        words = f"the canary got no answer in {duration(outcome.seconds)}"
     return replace(lane, confirmation=Confirmation("silent", outcome.began, outcome.ended, words))
+
+
+def _answered(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
+    """It lives; if the question was the last one before ``stuck``, its page is frozen."""
+    confirmation = lane.confirmation
+    if outcome.kind == "confirm" and lane.flat_since is not None and lane.flat_since <= outcome.began:
+        words = f"a canary was answered in {duration(outcome.seconds)}"
+        confirmation = Confirmation("answered", outcome.began, outcome.ended, words)
+    return replace(
+        lane, verified_at=outcome.ended, silent_idle=0, silent_since=None, unanswered=0, unanswered_since=None,
+        confirmation=confirmation,
+    )  # fmt: skip
+
+
+def _prefilled(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
+    """Unanswered, yet the page moved, so it is no silence; counted where no token came for anybody (a dead decode)."""
+    if outcome.kind != "idle" or lane.last.generation_tokens is None or lane.marks.generated >= outcome.began:
+        return lane
+    since = outcome.began if lane.unanswered_since is None else lane.unanswered_since
+    return replace(lane, unanswered=lane.unanswered + 1, unanswered_since=since)
 
 
 def wanted(
@@ -124,18 +134,21 @@ def _idle_canary(
         return None
     if len(history.lanes) > 1 and not facts.pins_lanes:
         return None
-    lane = min(
-        history.lanes.values(),
-        key=lambda h: (-h.silent_idle if h.silent_idle == 1 else 0, h.verified_at or -1.0),
-    )
-    known = lane.verified_at is not None and t - lane.verified_at < settings.canary_every
-    if known and lane.silent_idle == 0 and not history.idle_due:
+    lane = min(history.lanes.values(), key=_turn)
+    ask = CanaryRequest("idle", lane.last.lane if facts.pins_lanes else None)
+    verified = lane.verified_at is not None and t - lane.verified_at < settings.canary_every
+    if verified and lane.silent_idle == 0 and not history.idle_due:
         return None
     bound = next((f.verdict.bound for f in findings if f.verdict.lane == lane.last.lane), None)
     if lane.silent_idle == 1 and lane.silent_since is not None and bound is not None and history.cannot is None:
         last_question = lane.silent_since + bound.seconds - settings.canary_timeout  # its silence ends at the bound
-        return CanaryRequest("idle", lane.last.lane if facts.pins_lanes else None) if t >= last_question else None
+        return ask if t >= last_question else None
     useless = history.cannot is not None or lane.silent_idle >= 2 or lane.unanswered >= 2
     if useless and history.asked_at is not None and t - history.asked_at < settings.canary_every and not history.idle_due:
         return None
-    return CanaryRequest("idle", lane.last.lane if facts.pins_lanes else None)
+    return ask
+
+
+def _turn(lane: LaneHistory) -> tuple[bool, float]:
+    """Whose turn it is among idle lanes, the smallest first: one that was silent once, then the one verified longest ago."""
+    return lane.silent_idle != 1, lane.verified_at if lane.verified_at is not None else -1.0
