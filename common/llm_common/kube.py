@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,17 +92,16 @@ class Kube:
         """One request, one answer; `KubeError` if there is none."""
         try:
             async with asyncio.timeout(timeout), self._request(method, path, params, body) as response:
-                data = await response.content.read(BODY_LIMIT)
-                return KubeReply(response.status, _json(data))
+                return KubeReply(response.status, _json(await _whole(response)))
         except TimeoutError as error:
             raise KubeError(f"{method} {path}: no answer within {timeout:g} s", sent=True) from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError, _TooLargeError) as error:
             never = isinstance(error, aiohttp.ClientConnectorError | ValueError)
             raise KubeError(f"{method} {path}: {error or type(error).__name__}", sent=not never) from error
 
     async def watch(
         self, path: str, *, params: Mapping[str, str], version: str, seconds: float
-    ) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
+    ) -> AsyncGenerator[tuple[str, Mapping[str, Any]], None]:
         """Changes after a list's `version` as ``(type, object)``, for at most `seconds`; the caller lists again after it.
 
         Ends quietly at the time's end, at 410 (the version is too old) and at a broken stream: all three mean "list again".
@@ -112,12 +111,12 @@ class Kube:
             async with asyncio.timeout(seconds + 5), self._request("GET", path, asked, None) as response:
                 if response.status != 200:
                     return
-                async for line in response.content:
+                async for line in _lines(response):
                     event = _json(line)
                     if not isinstance(event, dict) or event.get("type") in (None, "ERROR"):
                         return
                     yield str(event["type"]), event.get("object") or {}
-        except (TimeoutError, aiohttp.ClientError, OSError):
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError, _TooLargeError):
             return
 
     def _request(self, method: str, path: str, params: Mapping[str, str] | None, body: Mapping[str, Any] | None) -> Any:
@@ -152,6 +151,34 @@ class Kube:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        _bounded(body)
+    return bytes(body)
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Lines of any length up to the limit: one pod with its managed fields is longer than aiohttp's own bound for a line."""
+    rest = bytearray()
+    async for chunk in response.content.iter_any():
+        rest += chunk
+        _bounded(rest)
+        while (end := rest.find(b"\n")) >= 0:
+            yield bytes(rest[:end])
+            del rest[: end + 1]
+
+
+def _bounded(data: bytearray) -> None:
+    if len(data) > BODY_LIMIT:
+        raise _TooLargeError(f"the answer is larger than {BODY_LIMIT} bytes")
 
 
 def _json(data: bytes) -> Any:

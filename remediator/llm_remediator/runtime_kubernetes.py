@@ -6,8 +6,10 @@ PodDisruptionBudgets. Tried against an HTTP server that checks verbs, paths and 
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
 
@@ -28,6 +30,8 @@ from llm_remediator.ports import (
 )
 
 WATCH_SECONDS = 10.0
+PAUSE = 1.0
+"""Seconds between two lists while a successor is awaited: a watch may end at once, refused or cut off."""
 SCHEDULING = 120.0
 """Seconds that a new pod may take to be scheduled and its container to start, image pull included."""
 
@@ -39,6 +43,7 @@ class KubernetesRuntime:
         kube: The API.
         selectors: Every selector of the configuration: an id is looked up among their pods, also after our own restart.
         evict: Ask for an eviction, which a PodDisruptionBudget may refuse; False deletes.
+        monotonic, sleep: Time.
     """
 
     def __init__(
@@ -48,11 +53,13 @@ class KubernetesRuntime:
         *,
         evict: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._kube = kube
         self._selectors = tuple(selectors)
         self._evict = evict
         self._monotonic = monotonic
+        self._sleep = sleep
         self._looked = Looked(monotonic)
         self._health = RuntimeHealth(True)
 
@@ -156,11 +163,14 @@ class KubernetesRuntime:
         return failed(Status.TIMED_OUT, f"the pod was removed; no new one runs after {limit:g} s", limit)
 
     async def _change(self, selector: Selector, version: str, seconds: float) -> None:
-        """Wait for the next change of the selector's pods."""
+        """Wait for the next change of the selector's pods, at least for the pause between two lists."""
+        began = self._monotonic()
         params = {"labelSelector": selector.pods or ""}
         path = _pods_path(selector, self._kube)
-        async for _ in self._kube.watch(path, params=params, version=version, seconds=max(1.0, seconds)):
-            return
+        async with aclosing(self._kube.watch(path, params=params, version=version, seconds=max(PAUSE, seconds))) as changes:
+            async for _ in changes:
+                break
+        await self._sleep(max(0.0, PAUSE - (self._monotonic() - began)))
 
     async def start(self, container_id: str) -> Outcome[None]:
         """Never: the pod's controller starts another."""

@@ -23,7 +23,7 @@ ALLOWED = (
     ("POST", r"/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases"),
     ("PUT", r"/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases/[^/]+"),
 )
-"""Exactly what deploy/kubernetes/base/rbac.yaml grants; a test compares the two."""
+"""What deploy/kubernetes/remediator/rbac.yaml grants, and DELETE for ``evict: false``; a test compares the two."""
 
 
 @dataclass
@@ -37,6 +37,7 @@ class Cluster:
     version: int = 1
     budget_allows: bool = True
     remakes: bool = True
+    watches: bool = True
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     made: int = 0
 
@@ -128,6 +129,8 @@ def app_of(cluster: Cluster) -> web.Application:
         if request.query.get("watch") != "1":
             items = [pod for pod in cluster.pods.values() if chosen(pod, selector)]
             return web.json_response({"metadata": {"resourceVersion": str(cluster.version)}, "items": items})
+        if not cluster.watches:
+            return answer(410, "Expired: too old resource version")
         response = web.StreamResponse()
         await response.prepare(request)
         if request.query["resourceVersion"] == str(cluster.version):

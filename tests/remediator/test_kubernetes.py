@@ -22,7 +22,13 @@ class Stage:
     def __init__(self, cluster: Cluster, kube: Kube) -> None:
         self.cluster = cluster
         self.kube = kube
-        self.runtime = KubernetesRuntime(kube, [VLLM])
+        self.now = 0.0
+        self.runtime = KubernetesRuntime(kube, [VLLM], monotonic=lambda: self.now, sleep=self.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        """Virtual: the loop may turn, and that much time is over."""
+        self.now += seconds
+        await asyncio.sleep(0)
 
     async def id(self, selector: Selector = VLLM) -> str:
         found = (await self.runtime.find(selector)).get()
@@ -151,6 +157,17 @@ async def test_the_successor_is_seen_through_a_watch(stage: Stage) -> None:
         await asyncio.sleep(0.01)
     stage.cluster.pod("vllm-z")
     assert (await asyncio.wait_for(acting, 20)).ok
+
+
+async def test_watches_that_end_at_once_do_not_become_a_storm_of_lists(stage: Stage) -> None:
+    """410, a verb that RBAC lacks, a proxy that cuts streams: each ends a watch at once, for two minutes."""
+    stage.cluster.remakes = stage.cluster.watches = False
+    identity = await stage.id()
+    await stage.runtime.inspect(identity)
+    outcome = await stage.runtime.restart(identity, stop_timeout=30)
+    assert outcome.status is Status.TIMED_OUT
+    assert stage.now == pytest.approx(150.0)
+    assert len(stage.cluster.calls) < 320
 
 
 async def test_an_empty_selector_is_refused(stage: Stage) -> None:
