@@ -1,7 +1,7 @@
 """A tolerant reader of the Prometheus text format (and of OpenMetrics, where engines mix them).
 
-Tolerant, because a page is read for evidence: one bad line must not hide the others. What cannot be read is skipped and
-counted. Names are normalised, ``vllm:x`` and ``vllm_x`` are the same series: routers, OpenTelemetry collectors and
+Tolerant, because a page is read for evidence: one bad line must not hide the others, so what cannot be read is skipped.
+Names are normalised, ``vllm:x`` and ``vllm_x`` are the same series: routers, OpenTelemetry collectors and
 prometheus_client's OpenMetrics escaping rewrite the colon.
 """
 
@@ -38,17 +38,9 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a page says, by normalised series name.
-
-    Attributes:
-        by_name: Samples per name, colons replaced by underscores.
-        bad_lines: Lines that could not be read.
-        spelling: The name as the page wrote it, per normalised name.
-    """
+    """What a page says: samples per normalised series name (colons are underscores)."""
 
     by_name: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
-    bad_lines: int = 0
-    spelling: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str) -> tuple[Sample, ...]:
         """All samples of a series, or none; `name` may use colons or underscores."""
@@ -75,19 +67,12 @@ def read(body: str, names: Iterable[str] | None = None) -> Samples:
         body: The page's text; a JSON string that holds a page is unwrapped (some frameworks answer so).
         names: Only these series are read (much faster); None reads all.
     """
-    text = _unwrapped(body)
     found: dict[str, list[Sample]] = {}
-    spelling: dict[str, str] = {}
-    bad = 0
-    for line in _lines(text, names):
+    for line in _lines(_unwrapped(body), names):
         sample = read_line(line)
-        if sample is None:
-            bad += 1
-        elif math.isfinite(sample.value):
-            key = sample.name.replace(":", "_")
-            found.setdefault(key, []).append(sample)
-            spelling.setdefault(key, sample.name)
-    return Samples({k: tuple(v) for k, v in found.items()}, bad, spelling)
+        if sample is not None and math.isfinite(sample.value):
+            found.setdefault(sample.name.replace(":", "_"), []).append(sample)
+    return Samples({name: tuple(samples) for name, samples in found.items()})
 
 
 def read_line(line: str) -> Sample | None:

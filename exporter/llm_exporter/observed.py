@@ -54,7 +54,6 @@ def after_look(
         first_token=seen.reading.first_token,
         missing=tuple(missing),
         gpu=_gpu(gpus),
-        bad_lines=seen.bad_lines,
         errors=_counted(before.errors, _failure(seen)),
     )
     after = _changed(after, verdict, look.unix, first=before.looked is None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from .engines import Engine, Known, Look, Page, Reading, by_kind, detect, detect_without_metrics, engines, llamacpp
+from .engines import Engine, Known, Look, Reading, by_kind, detect, detect_without_metrics, engines
 from .engines.custom import Described, adapter
 from .exposition import Samples, read
 from .judge import (
@@ -17,14 +17,12 @@ from .judge import (
     LaneEvidence,
     LoopEvidence,
     Observation,
-    Reach,
     Settings,
-    State,
     Verdict,
     Witness,
     judge,
 )
-from .judge.words import duration
+from .reach import load_failed, reach_of
 
 NO_SERIES = (
     "no series of an engine on this page (looked for {steps}); vLLM shows none with --disable-log-stats, "
@@ -68,7 +66,6 @@ class Seen:
     observation: Observation
     reading: Reading
     verdict: Verdict
-    bad_lines: int = 0
 
 
 def step(
@@ -93,7 +90,7 @@ def step(
         witness: What second looks say (GPU, container).
         loop: Event-loop evidence from a heartbeat's side port; the one on the engine's own page is used otherwise.
     """
-    mind, reading, facts, bad = _read(mind, look)
+    mind, reading, facts = _read(mind, look)
     if mind.engine is not None and mind.engine.sleeps_by_timer and any(lane.asleep for lane in reading.lanes):
         mind = replace(mind, slept=True)
     if mind.slept:
@@ -112,21 +109,21 @@ def step(
     )
     history, verdict = judge(mind.history, observation, look.t, settings)
     mind = replace(mind, history=history, slept=mind.slept and not verdict.restarted)
-    return mind, Seen(look, observation, reading, verdict, bad)
+    return mind, Seen(look, observation, reading, verdict)
 
 
-def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
+def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
     engine = mind.engine
     if engine is not None and engine.metrics_path is None:
-        return mind, engine.read(Samples(), look, mind.known), engine.facts(Samples(), mind.known), 0
+        return mind, engine.read(Samples(), look, mind.known), engine.facts(Samples(), mind.known)
     if look.metrics.status != 200:
         owner = engine or next((known for known in engines() if known.unloaded(look.metrics) is not None), None)
         if owner is not None and (words := owner.unloaded(look.metrics)) is not None:
             asleep = LaneEvidence("0", {}, 0.0, 0.0, asleep=words)
-            return replace(mind, engine=owner), Reading(lanes=(asleep,)), owner.facts(Samples(), mind.known), 0
+            return replace(mind, engine=owner), Reading(lanes=(asleep,)), owner.facts(Samples(), mind.known)
         if engine is None and (found := detect_without_metrics(look.extra)) is not None:
             return _read(replace(mind, engine=found), look)
-        return mind, Reading(), _facts(mind, Samples()), 0
+        return mind, Reading(), _facts(mind, Samples())
     samples = read(look.metrics.body, engine.series) if engine is not None else Samples()
     if not mind.fixed and (engine is None or not engine.recognises(samples)):
         whole = read(look.metrics.body)
@@ -136,19 +133,14 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts, int]:
             if found.metrics_path is None:
                 return _read(mind, look)
         elif engine is None:
-            return (
-                mind,
-                Reading(detail=_no_engine(whole), loading=_warms_up(whole, look)),
-                _facts(mind, whole),
-                whole.bad_lines,
-            )
+            return mind, Reading(detail=_no_engine(whole), loading=_warms_up(whole, look)), _facts(mind, whole)
     if engine is None:
-        return mind, Reading(), _facts(mind, samples), samples.bad_lines
+        return mind, Reading(), _facts(mind, samples)
     reading = engine.read(samples, look, mind.known)
     if not reading.lanes and not reading.detail:
         why = engine.mend.get(0, "its needed series are not on the page")
         reading = replace(reading, detail=f"missing {engine.series[0]}: {why}")
-    return mind, reading, engine.facts(samples, mind.known), samples.bad_lines
+    return mind, reading, engine.facts(samples, mind.known)
 
 
 def _facts(mind: Mind, samples: Samples) -> Facts:
@@ -171,11 +163,11 @@ def _no_engine(samples: Samples) -> str:
 
 def _observation(mind: Mind, look: Look, reading: Reading, facts: Facts) -> Observation:
     health = look.health.status if look.health is not None else None
-    reach, detail = _reach(mind, look)
+    reach, detail = reach_of(look, mind.engine, served=mind.history.served)
     if reach != "answered":
         return Observation(unix=look.unix, reach=reach, detail=detail, facts=facts, health=health)
     death, died_loading = reading.death, reading.died_loading
-    if (refusal := _load_failed(look.metrics)) is not None:
+    if (refusal := load_failed(look.metrics)) is not None:
         death, died_loading = refusal, True
     telling = mind.engine is None or not mind.engine.health_is_work
     if death is None and telling and (look.metrics.status or 0) >= 500 and (health or 0) >= 500:
@@ -202,74 +194,3 @@ def _age(started: float | None, unix: float) -> float | None:
     if started is None or started > unix + CLOCKS_DIFFER:
         return None
     return max(0.0, unix - started)
-
-
-def _reach(mind: Mind, look: Look) -> tuple[Reach, str]:
-    """How the look ended, and for what cannot be judged the reason with its mend."""
-    page, engine = look.metrics, mind.engine
-    if engine is not None and engine.metrics_path is None and page.kind is None:
-        return "answered", "" if page.status == 200 else f"{page.status} on {engine.look_path}"
-    if page.kind is not None:
-        if page.kind == "other" and (page.error or "").startswith(("oversize:", "encoding:", "protocol:")):
-            return "answered", f"the metrics page cannot be read: {(page.error or '').partition(':')[2].strip()}"
-        return _failed(page, look.health)
-    if (refusal := _load_failed(page)) is not None:
-        return "answered", refusal
-    loading = engine.loading(page) if engine is not None else _any_loading(page)
-    if loading is not None:
-        return "loading", loading
-    if page.status == 503 and not mind.history.served:
-        return "loading", "503 on the metrics page: not ready yet"
-    return "answered", "" if page.status == 200 else _mend(engine, page)
-
-
-def _load_failed(page: Page) -> str | None:
-    """An answer that says that the model could not be loaded (llama.cpp's router: 500 ``failed to load``)."""
-    if (page.status or 0) < 500 or "failed to load" not in page.body.lower():
-        return None
-    return f"{page.status} on the metrics page: it says that the model failed to load"
-
-
-def _any_loading(page: Page) -> str | None:
-    return next((words for engine in engines() if (words := engine.loading(page)) is not None), None)
-
-
-def _failed(page: Page, health: Page | None) -> tuple[Reach, str]:
-    words = page.error or page.kind or ""
-    if page.kind == "refused":
-        return "refused", words
-    if page.kind == "timeout":
-        words = f"no answer within {duration(page.seconds)}"
-        if health is not None and health.status is not None:
-            words += (
-                f", while its /health answers {health.status} in {health.seconds * 1000:.0f} ms: "
-                "one long step or a hang, the metrics cannot tell"
-            )
-        return "timeout", words
-    kinds: dict[str, Reach] = {"reset": "reset", "dns": "dns", "tls": "tls", "noroute": "noroute"}
-    reach = kinds.get(page.kind or "", "other")
-    return reach, f"{page.kind}: {words}"
-
-
-def _mend(engine: Engine | None, page: Page) -> str:
-    status = page.status or 0
-    if engine is not None and status in engine.mend:
-        return f"{status} on the metrics page: {engine.mend[status]}"
-    if engine is None and status == 400 and "model name is missing" in page.body:
-        return f"400 on the metrics page: {llamacpp.ENGINE.mend[400]}"
-    if status in (401, 403):
-        return f"{status} on the metrics page: it needs a key; give bearer_token_file"
-    if status == 404:
-        return "404: no metrics page here; SGLang needs --enable-metrics, or metrics_path is another, or it is no engine"
-    if status == 501:
-        return "501 on the metrics page: start llama-server with --metrics"
-    if 300 <= status < 400:
-        return (
-            f"{status}: the metrics page redirects (to {page.headers.get('Location', 'nowhere')}); give that address as url"
-        )
-    return f"{status} on the metrics page: the server's own metrics fail, the engine may be fine"
-
-
-def is_target_state(state: State) -> bool:
-    """Whether a state is said of the whole target, with no lane."""
-    return state in (State.STARTING, State.UNREACHABLE, State.DOWN)

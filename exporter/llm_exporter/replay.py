@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .engines import Engine, Known, Look, Page
-from .judge import CanaryOutcome, CanaryRequest, LoopEvidence, Settings, State, Witness
+from .judge import CanaryOutcome, CanaryRequest, LoopEvidence, Settings, Witness
 from .pipeline import Mind, Seen, step
 
 
@@ -214,7 +214,7 @@ def report(seen: Seen, target: str) -> list[dict[str, Any]]:
     """The lines that ``llm-exporter replay`` prints for one look: one per lane, or one with lane null."""
     verdict = seen.verdict
     common: dict[str, Any] = {"t": seen.look.t, "target": target}
-    if not verdict.lanes or verdict.state in (State.STARTING, State.UNREACHABLE, State.DOWN):
+    if not verdict.lanes:
         whole = {"lane": None, "state": verdict.state.value, "reason": verdict.reason, "progress": verdict.progress}
         return [common | whole | {"held": verdict.held, "stalled_seconds": 0.0}]
     return [

@@ -92,7 +92,6 @@ class Snapshot:
     first_token: Mapping[float, float] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     gpu: Gpu | None = None
-    bad_lines: int = 0
     transitions: Mapping[str, int] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
     canaries: Mapping[str, int] = field(default_factory=dict)
