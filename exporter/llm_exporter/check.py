@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from llm_common.guard import Guard
 from llm_exporter import api
@@ -155,7 +156,7 @@ async def record(target: Target, seconds: float, path: Path, *, canary: bool) ->
     return looks
 
 
-async def watch(targets: Sequence[Target], show: Callable[[Sequence[Snapshot]], None]) -> None:
+async def watch(targets: Sequence[Target], show: Callable[[Sequence[Snapshot]], None]) -> NoReturn:
     """Show all targets after every look, until cancelled."""
     clock = SystemClock()
     scraper, guard = Scraper(), Guard()

@@ -1,4 +1,4 @@
-"""The command ``llm-exporter``: serve, check, record, replay, watch."""
+"""The command ``llm-exporter``: serve, check, record, replay, watch. What the options are stands in `arguments`."""
 
 from __future__ import annotations
 
@@ -12,132 +12,22 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from typing import NoReturn
 
 from llm_common import logs
-from llm_common.config import parse_duration
 from llm_common.errors import ConfigError
 from llm_common.web import WebConfig, parse_listen
-from llm_exporter import __version__, check, config_check
+from llm_exporter import check, config_check
+from llm_exporter.arguments import check_parser, kinds, record_parser, replay_parser, serve_parser, watch_parser
 from llm_exporter.config import Config, from_urls, load
-from llm_exporter.engines import engines
 from llm_exporter.replay import RecordingError, lines_of, replay, report
 from llm_exporter.service import Options, serve
-from llm_exporter.shard import Shard
 from llm_exporter.target_config import Patience, Target
 from llm_exporter.terminal import Table
 
-USAGE, FAILED = 2, 1
-
-
-def _duration(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _shard(text: str) -> Shard:
-    try:
-        return Shard.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _kinds() -> tuple[str, ...]:
-    return tuple(engine.kind for engine in engines())
-
-
-def _common(parser: argparse.ArgumentParser, level: str) -> None:
-    parser.add_argument("--log.level", dest="log_level", choices=("debug", "info", "warning", "error"), default=level)
-    parser.add_argument("--log.format", dest="log_format", choices=("logfmt", "json"), default="logfmt")
-
-
-def _access(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", choices=("auto", *_kinds()), default="auto", help="the engine, if it is not detected")
-    parser.add_argument("--bearer-token-file", metavar="FILE", help="file with the token or API key of the server")
-    parser.add_argument("--config.file", dest="config_file", metavar="FILE", help="take `defaults` from this exporter.yml")
-
-
-def serve_parser() -> argparse.ArgumentParser:
-    """The options of serving."""
-    parser = argparse.ArgumentParser(
-        prog="llm-exporter",
-        description="Tells from their own metrics whether LLM inference servers are idle, busy or stuck.",
-        epilog="Other commands: llm-exporter check|record|replay|watch --help",
-    )
-    add = parser.add_argument
-    add("urls", nargs="*", metavar="URL", help="servers to watch, if there is no configuration file")
-    add("--config.file", dest="config_file", metavar="FILE", help="exporter.yml")
-    add("--config.check", dest="config_check", action="store_true",
-        help="check the configuration, try the canary's path of every target, and exit")  # fmt: skip
-    add("--web.listen-address", dest="listen", action="append", metavar="ADDRESS",
-        help="address to serve on, repeatable (default :10140)")  # fmt: skip
-    add(
-        "--web.config.file",
-        dest="web_config",
-        metavar="FILE",
-        help="TLS and credentials, as Prometheus' exporters read them",
-    )
-    add("--web.external-url", dest="external_url", default="", metavar="URL", help="prefix of links behind a reverse proxy")
-    add("--web.enable-lifecycle", dest="lifecycle", action="store_true", help="allow POST /-/reload")
-    add("--shard", type=_shard, default=Shard(), metavar="I/N", help="watch part I of N, from 0")
-    add("--no-canary", dest="no_canary", action="store_true",
-        help="never send a request of our own; for the second of two exporters over the same targets")  # fmt: skip
-    add("--version", action="version", version=f"llm-exporter {__version__}")
-    _common(parser, "info")
-    return parser
-
-
-def check_parser() -> argparse.ArgumentParser:
-    """The options of ``check``."""
-    parser = argparse.ArgumentParser(
-        prog="llm-exporter check",
-        description="Look at one server and say in what state it is. Exit status 0: busy, idle, sleeping, starting; "
-        "1: stalled, stuck, starved, failed, down; 2: unreachable, unknown.",
-    )
-    parser.add_argument("url", metavar="URL")
-    parser.add_argument("--for", dest="seconds", type=_duration, metavar="DURATION",
-                        help="look for that long, so that a bound may pass; else at most `stalled` is said")  # fmt: skip
-    parser.add_argument("--canary", action="store_true", help="allow one tiny request where it is the last question")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    _access(parser)
-    _common(parser, "error")
-    return parser
-
-
-def record_parser() -> argparse.ArgumentParser:
-    """The options of ``record``."""
-    parser = argparse.ArgumentParser(prog="llm-exporter record", description="Write down what a server says for some time.")
-    parser.add_argument("url", metavar="URL")
-    parser.add_argument("--for", dest="seconds", type=_duration, default=60.0, metavar="DURATION", help="default 60s")
-    parser.add_argument("-o", dest="output", required=True, type=Path, metavar="FILE", help="FILE.jsonl or FILE.jsonl.gz")
-    parser.add_argument("--interval", type=_duration, metavar="DURATION", help="between two looks")
-    parser.add_argument("--canary", action="store_true", help="send and record the canaries that the judge asks for")
-    _access(parser)
-    _common(parser, "error")
-    return parser
-
-
-def replay_parser() -> argparse.ArgumentParser:
-    """The options of ``replay``."""
-    parser = argparse.ArgumentParser(
-        prog="llm-exporter replay", description="Judge a recording again; one JSON line per look and lane."
-    )
-    parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--config.file", dest="config_file", metavar="FILE", help="exporter.yml; its `defaults` apply")
-    parser.add_argument("--target", metavar="NAME", help="judge with the keys of this target of the configuration")
-    _common(parser, "error")
-    return parser
-
-
-def watch_parser() -> argparse.ArgumentParser:
-    """The options of ``watch``."""
-    parser = argparse.ArgumentParser(prog="llm-exporter watch", description="A live table of servers; sends no request.")
-    parser.add_argument("urls", nargs="+", metavar="URL")
-    _access(parser)
-    _common(parser, "error")
-    return parser
+USAGE = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -155,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"llm-exporter: {problem}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has left (`| head`); what Python would flush at exit has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return BROKEN_PIPE
 
 
 def _serve(arguments: list[str]) -> int:
@@ -171,7 +61,7 @@ def _serve(arguments: list[str]) -> int:
         # A mistyped command must not become a server of that name on port 80, watched for ever.
         word = args.urls[0]
         raise ConfigError(f"{word!r} is no command (check, record, replay, watch); a server of that name: http://{word}")
-    read = partial(load, args.config_file, _kinds()) if args.config_file else partial(from_urls, args.urls)
+    read = partial(load, args.config_file, kinds()) if args.config_file else partial(from_urls, args.urls)
     listen = args.listen or [":10140"]
     for address in listen:
         parse_listen(address)
@@ -187,14 +77,17 @@ def _serve(arguments: list[str]) -> int:
 
 def _config_check(read: Callable[[], Config], web_config: str | None) -> int:
     problems: list[str] = []
-    config = None
-    for what in (read, partial(WebConfig.load, web_config) if web_config else None):
-        try:
-            result = what() if what is not None else None
-            config = result if isinstance(result, Config) else config
-        except ConfigError as error:
-            problems += error.problems
-    if problems or config is None:
+    config: Config | None = None
+    try:
+        config = read()
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        if web_config is not None:
+            WebConfig.load(web_config)
+    except ConfigError as error:
+        problems += error.problems
+    if config is None or problems:
         raise ConfigError(problems)
     for line in asyncio.run(config_check.try_targets(config)):
         print(line)
@@ -215,7 +108,7 @@ def _target(args: argparse.Namespace, url: str) -> Target:
     target = from_urls([url]).targets[0]
     patience = Patience()
     if args.config_file:
-        config = load(args.config_file, _kinds(), need_targets=False)
+        config = load(args.config_file, kinds(), need_targets=False)
         same = next((known for known in config.targets if known.url == target.url), None)
         target, patience = same or target, same.patience if same is not None else config.defaults
     if args.bearer_token_file:
@@ -270,7 +163,7 @@ def _replayed(args: argparse.Namespace) -> tuple[Patience, str, str]:
     stem = args.file.name.removesuffix(".gz").removesuffix(".jsonl")
     if not args.config_file:
         return Patience(), "auto", args.target or stem
-    config = load(args.config_file, _kinds(), need_targets=False)
+    config = load(args.config_file, kinds(), need_targets=False)
     if args.target is None:
         return config.defaults, "auto", stem
     target = next((known for known in config.targets if known.name == args.target), None)
@@ -282,7 +175,7 @@ def _replayed(args: argparse.Namespace) -> tuple[Patience, str, str]:
     return target.patience, target.engine, target.name
 
 
-def _watch(arguments: list[str]) -> int:
+def _watch(arguments: list[str]) -> NoReturn:
     args = watch_parser().parse_args(arguments)
     logs.setup(args.log_level, args.log_format)
     targets = [_target(args, url) for url in args.urls]
@@ -291,7 +184,6 @@ def _watch(arguments: list[str]) -> int:
         asyncio.run(check.watch(targets, table.show))
     finally:
         table.close()
-    return FAILED
 
 
 if __name__ == "__main__":

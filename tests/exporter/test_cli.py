@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from exporter.engine_server import Engine, serving
-from llm_exporter import cli
+from llm_exporter.arguments import serve_parser
 from llm_exporter.cli import main
 from llm_exporter.shard import Shard
 
@@ -326,7 +326,7 @@ async def test_watch_without_a_terminal_prints_changes_of_state_only() -> None:
 @pytest.mark.parametrize("text", ["3/3", "1", "a/b", "-1/3", "0/0"])
 def test_a_wrong_shard_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.serve_parser().parse_args([f"--shard={text}", "http://a:1"])
+        serve_parser().parse_args([f"--shard={text}", "http://a:1"])
     assert "write I/N" in capsys.readouterr().err
 
 
