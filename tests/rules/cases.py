@@ -34,8 +34,8 @@ def build(line: str, **labels: str) -> dict[str, str]:
     return gauge("llm_exporter_build_info", line, **(labels or EXPORTER), version="1")
 
 
-def mode(line: str) -> dict[str, str]:
-    return gauge("llm_remediation_mode_info", line, **REMEDIATOR, mode="act")
+def mode(line: str, name: str = "act") -> dict[str, str]:
+    return gauge("llm_remediation_mode_info", line, **REMEDIATOR, mode=name)
 
 
 def remediation(name: str, line: str, **labels: str) -> dict[str, str]:
@@ -75,14 +75,19 @@ STATE = [
     Scene("LLMEngineStuckUnattended", states("busy*5m stuck*9m45s busy*5m", **A), why="restarted in time"),
     Scene(
         "LLMEngineStuckUnattended",
-        states("busy*5m stuck*5m", **A) | remediation("latched", "0*6m 1*4m", **A),
+        states("busy*5m stuck*5m", **A) | remediation("latched", "0*6m 1*4m", **A) | mode("1*10m"),
         fires=("6m",),
         silent=("5m45s",),
         why="given up: a person is woken at once",
     ),
     Scene(
         "LLMEngineStuckUnattended",
-        states("busy*5m idle*5m", **A) | remediation("latched", "1*10m", **A),
+        states("busy*5m stuck*5m", **A) | remediation("latched", "0*6m 1*4m", **A) | mode("1*10m", "observe"),
+        why="a latch that observe mode only simulates",
+    ),
+    Scene(
+        "LLMEngineStuckUnattended",
+        states("busy*5m idle*5m", **A) | remediation("latched", "1*10m", **A) | mode("1*10m"),
         why="latched from before, and not stuck",
     ),
     Scene("LLMEngineStalled", states("busy*2m stalled*5m", **A), fires=("4m15s", "6m"), silent=("3m45s",)),
@@ -133,6 +138,14 @@ STATE = [
         why="round and round, never long in one state",
     ),
     Scene("LLMTargetNotServing", states("busy*5m down*10m starting*30m idle*5m", **A), why="one long start"),
+    Scene(
+        "LLMTargetNotServing",
+        states("down*14m30s busy*5m", **A),
+        why="a new target, not yet watched for a quarter of an hour",
+    ),
+    Scene(
+        "LLMTargetNotServing", states("down*30m", **A), fires=("26m",), silent=("14m",), why="a new target that never served"
+    ),
     Scene("LLMStartupSlow", states("down*1m starting*45m", **A), fires=("31m", "45m"), silent=("30m30s",)),
     Scene("LLMStartupSlow", states("down*1m starting*29m30s idle*10m", **A), why="slow, and done"),
     Scene(
@@ -373,7 +386,7 @@ JUDGE = [
     ),
     Scene("LLMPollStale", gauge("llm_last_observation_timestamp_seconds", "t-90*15m", **A), why="a slow interval"),
     Scene(
-        "LLMMaintenanceForgotten", gauge("llm_target_maintenance", "1*27h", **A), fires=("2h",), silent=("50m",), step="5m"
+        "LLMMaintenanceForgotten", gauge("llm_target_maintenance", "1*27h", **A), fires=("25h",), silent=("23h",), step="5m"
     ),
     Scene(
         "LLMMaintenanceForgotten", gauge("llm_target_maintenance", "0*5m 1*23h", **A), step="5m", why="began within the day"
@@ -556,7 +569,17 @@ REMEDIATION = [
     Scene(
         "LLMRemediationUnverified", remediation("actions_total", "0*5m 1*10m", **A, outcome="verified"), why="work was seen"
     ),
-    Scene("LLMRemediationLatched", remediation("latched", "0*5m 1*5m", **A), fires=("5m",), silent=("4m45s",)),
+    Scene(
+        "LLMRemediationLatched",
+        remediation("latched", "0*5m 1*5m", **A) | mode("1*10m"),
+        fires=("5m",),
+        silent=("4m45s",),
+    ),
+    Scene(
+        "LLMRemediationLatched",
+        remediation("latched", "0*5m 1*5m", **A) | mode("1*10m", "observe"),
+        why="observe mode simulates the latch: nobody is needed for that",
+    ),
     Scene("LLMRemediationLatched", remediation("latched", "0*10m", **A), why="free"),
     Scene(
         "LLMRemediationSuppressed",
@@ -586,7 +609,10 @@ REMEDIATION = [
     Scene("LLMRemediationWrongContainer", remediation("wrong_container", "0*10m", **A), why="the right one"),
     Scene("LLMRemediationBudgetSpent", remediation("budget_remaining", "1*2m 0*15m", **A), fires=("8m15s",), silent=("7m",)),
     Scene("LLMRemediationBudgetSpent", remediation("budget_remaining", "3*2m 1*15m", **A), why="one is left"),
-    Scene("LLMRemediationOverdue", remediation("in_progress", "0*2m 1*1h10m", **A), fires=("52m30s",), silent=("51m",)),
+    Scene("LLMRemediationOverdue", remediation("in_progress", "0*2m 1*1h10m", **A), fires=("53m",), silent=("51m",)),
+    Scene(
+        "LLMRemediationOverdue", remediation("in_progress", "1*30m", **A), why="a new Prometheus has seen half an hour of it"
+    ),
     Scene(
         "LLMRemediationOverdue",
         remediation("in_progress", "0*2m 1*35m 0*1h", **A),
@@ -596,6 +622,9 @@ REMEDIATION = [
         "LLMRemediationPausedLong", remediation("paused", "0*2m 1*5h", **A), fires=("4h14m",), silent=("4h5m",), step="1m"
     ),
     Scene("LLMRemediationPausedLong", remediation("paused", "0*2m 1*2h 0*5h", **A), step="1m", why="two hours of work"),
+    Scene(
+        "LLMRemediationPausedLong", remediation("paused", "1*2h", **A), step="1m", why="a new Prometheus saw two hours of it"
+    ),
     Scene(
         "LLMRemediationBreakerOpen",
         remediation("breaker_open", "0*2m 1*10m"),

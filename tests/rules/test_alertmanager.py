@@ -242,13 +242,18 @@ def test_no_exporter_hides_what_was_known_of_targets_only(live: str) -> None:
 def test_the_message_says_state_evidence_and_what_the_machine_does(tmp_path: Path) -> None:
     now = "2026-01-02T03:04:05Z"
     annotations = {"summary": "S.", "description": "a is stuck: 3 running.", "runbook_url": "http://r"}
+    linked = annotations | {"target_url": "http://e/targets/a"}
     data = {
         "receiver": "x",
         "status": "firing",
         "commonLabels": {"alertname": "LLMEngineStuck", "target": "a"},
         "alerts": [
-            {"status": status, "labels": labels_of(name), "annotations": annotations, "startsAt": now, "endsAt": now}
-            for status, name in (("firing", "LLMEngineStuck"), ("firing", "LLMQueueGrowing"), ("resolved", "LLMTargetDown"))
+            {"status": status, "labels": labels_of(name), "annotations": texts, "startsAt": now, "endsAt": now}
+            for status, name, texts in (
+                ("firing", "LLMEngineStuck", annotations),
+                ("firing", "LLMQueueGrowing", linked),
+                ("resolved", "LLMTargetDown", linked),
+            )
         ],
     }
     file = tmp_path / "data.json"
@@ -263,9 +268,9 @@ def test_the_message_says_state_evidence_and_what_the_machine_does(tmp_path: Pat
     assert text == (
         "[FIRING 2] LLMEngineStuck a\n"
         "WARNING LLMEngineStuck a, since 03:04:05 UTC\nS.\na is stuck: 3 running.\n"
-        "For the machine: the remediator decides on a restart; a person is woken only if it cannot or may not.\n"
+        "Sent to the remediator too: it restarts this server if its mode, its restart_on and every gate allow it.\n"
         "Runbook: http://r\n\n"
         "WARNING LLMQueueGrowing a, since 03:04:05 UTC\nS.\na is stuck: 3 running.\n"
-        "No machine acts on this alert.\nRunbook: http://r\n\n"
+        "No machine acts on this alert.\nPage: http://e/targets/a\nRunbook: http://r\n\n"
         "RESOLVED LLMTargetDown a at 03:04:05 UTC (began 03:04:05)\n"
     )

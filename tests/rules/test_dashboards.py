@@ -53,6 +53,11 @@ def concrete(expr: str, target: str) -> str:
     return expr
 
 
+def test_every_recording_rule_is_read_by_a_dashboard() -> None:
+    read = {target["expr"] for _, panel in PANELS for target in panel["targets"]}
+    assert [name for name in RECORDING if not any(name in expr for expr in read)] == []
+
+
 def test_there_are_the_three_dashboards_with_stable_uids() -> None:
     assert {name: board["uid"] for name, board in BOARDS.items()} == UIDS
 

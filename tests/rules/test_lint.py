@@ -49,7 +49,7 @@ def test_a_recording_rule_is_sound_and_named_level_metric_operations(record: str
     assert lint(RECORDING[record], METRICS) == []
     assert "instance" not in result_labels(RECORDING[record], METRICS)
     level, metric, _operations = record.split(":")
-    assert level in {"target", "lane", "state"}
+    assert level in {"target", "state"}
     assert any(name.startswith(metric) for name in METRICS) or metric == "llm_first_token_late"
 
 
@@ -60,7 +60,7 @@ def test_texts_and_labels_follow_the_conventions(alert: str) -> None:
     assert alert.startswith("LLM")
     assert set(labels) <= {"severity", "remediate", "team"}
     assert labels["severity"] in {"critical", "warning", "info"}
-    assert set(texts) == {"summary", "description", "runbook_url"}
+    assert {"summary", "description", "runbook_url"} <= set(texts) <= {"summary", "description", "runbook_url", "target_url"}
     assert "{{" not in texts["summary"], "a summary is the same for the whole group"
     assert texts["summary"].endswith(".")
     assert texts["runbook_url"].endswith(f"/docs/runbooks/{alert}.md")
@@ -76,6 +76,16 @@ def test_it_is_aggregated_over_the_exporters(alert: str) -> None:
         assert ALERTS[alert]["labels"]["team"] == ALERTS["LLMEngineStuck"]["labels"]["team"]
     else:
         assert ABOUT_ONE_PROCESS.match(alert)
+
+
+@pytest.mark.parametrize("alert", [a for a in ALERTS if not a.startswith("LLMRemediat")])
+def test_an_alert_about_a_target_links_to_its_page_once_and_rests_in_maintenance(alert: str) -> None:
+    expr, texts = ALERTS[alert]["expr"], ALERTS[alert]["annotations"]
+    if "target" not in result_labels(expr, METRICS):
+        return
+    page = ".Labels.external_url }}"
+    assert (page in texts["description"]) + (page in texts.get("target_url", "")) == 1
+    assert ("llm_target_maintenance" in expr) == (alert != "LLMPollStale")
 
 
 def test_only_the_states_that_may_be_restarted_go_to_the_machine() -> None:

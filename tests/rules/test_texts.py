@@ -21,8 +21,15 @@ EVIDENCE = {
     series("llm_engine_stalled_seconds", target="a", lane="0", **EXPORTER): "310*10m",
     series("llm_engine_stuck_bound_seconds", target="a", lane="0", **EXPORTER): "300*10m",
     series("llm_exporter_build_info", version="1", external_url="https://llm.example", **EXPORTER): "1*10m",
+    series("llm_up", target="a", **EXPORTER): "1*10m",
 }
-NO_URL = {series("llm_exporter_build_info", version="1", external_url="/behind/a/proxy", **EXPORTER): "1*10m"}
+SHARD = {"job": "llm-exporter", "instance": "another-shard:10140"}
+NO_URL = {
+    series("llm_exporter_build_info", version="1", external_url="/behind/a/proxy", **EXPORTER): "1*10m",
+    series("llm_up", target="a", **EXPORTER): "1*10m",
+    series("llm_exporter_build_info", version="1", external_url="https://not.there", **SHARD): "1*10m",
+    series("llm_up", target="b", **SHARD): "1*10m",
+}
 
 
 def remediator(mode: str, gate: str, cooldown: str | None = None) -> dict[str, str]:
@@ -31,6 +38,7 @@ def remediator(mode: str, gate: str, cooldown: str | None = None) -> dict[str, s
         series("llm_remediation_mode_info", mode=mode, job="r"): "1*10m",
         series("llm_remediation_mode_info", mode=other, job="r"): "0*10m",
         series("llm_remediation_next_gate_info", target="a", gate=gate, job="r"): "1*10m",
+        series("llm_remediation_mode_info", mode="another cluster's", cluster="c2", job="r"): "1*10m",
     }
     if cooldown:
         found[series("llm_remediation_cooldown_until_timestamp_seconds", target="a", job="r")] = f"{cooldown}*10m"
