@@ -14,6 +14,12 @@ NOT_IDENTITY = frozenset({"pid"})
 
 COUNTERS = frozenset({"kv_shown", "preemptions", "prompt_tokens", "generation_tokens", "finished", "steps"})
 
+WHOLE = ""
+"""The lane of samples that name none: they speak for the whole server."""
+
+SHARED = COUNTERS - {"kv_shown"}
+"""What a lane takes from the whole server where it has none of its own; held work is never shared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pick:
@@ -38,6 +44,9 @@ class LaneTable:
         labels: Labels that name a lane; their values are joined by ``/``; a page without them has the lane ``"0"``.
         progress: Counters of which any change is progress.
         waiting: Every queue of the engine.
+        optional_waiting: Queues that only some versions or roles have.
+        remote_waiting: Likewise, of requests that wait for another server (disaggregation): deferred work.
+        kv_more: A finer gauge of the same cache, for its movement alone.
         absent_is_zero: Series of `running` and `waiting` that this engine creates only when first touched (TGI).
     """
 
@@ -46,8 +55,10 @@ class LaneTable:
     running: Pick | None
     waiting: tuple[Pick, ...]
     optional_waiting: tuple[Pick, ...] = ()
+    remote_waiting: tuple[Pick, ...] = ()
     deferred: Pick | None = None
     kv: Pick | None = None
+    kv_more: Pick | None = None
     preemptions: Pick | None = None
     prompt_tokens: Pick | None = None
     generation_tokens: Pick | None = None
@@ -65,9 +76,11 @@ class LaneTable:
             *self.progress,
             *self.waiting,
             *self.optional_waiting,
+            *self.remote_waiting,
             self.running,
             self.deferred,
             self.kv,
+            self.kv_more,
             self.preemptions,
         ]
         picks += [self.prompt_tokens, self.generation_tokens, self.finished, self.steps]
@@ -79,14 +92,14 @@ def _key(name: str, what: Pick) -> str:
 
 
 def lane_of(sample: Sample, labels: tuple[str, ...]) -> str:
-    """The lane that a sample belongs to."""
-    return "/".join(sample.labels[name] for name in labels if sample.labels.get(name)) or "0"
+    """The lane that a sample belongs to, or `WHOLE`."""
+    return "/".join(sample.labels[name] for name in labels if sample.labels.get(name)) or WHOLE
 
 
 def pick(
     samples: Samples, what: Pick | None, labels: tuple[str, ...], *, counter: bool = False
 ) -> dict[str, tuple[str, float]]:
-    """One quantity per lane, with the name under which the page has it.
+    """One quantity per lane (`WHOLE` for samples that name none), with the name under which the page has it.
 
     Several processes' gauges show the same engine: the largest is the freshest. Each counts its own share: counters are
     added, so that one which rests does not hide another that moves.
@@ -134,13 +147,36 @@ def read_lanes(samples: Samples, table: LaneTable) -> tuple[LaneEvidence, ...]:
     for lane in list(dict.fromkeys([*lanes, *(name for found in waits for name in found)])):
         if waits and all(lane in found for found in waits):
             lanes.setdefault(lane, {})["waiting"] = sum(found[lane][1] for found in waits)
-    for what in table.optional_waiting:
+    for what in (*table.optional_waiting, *table.remote_waiting):
         into(what, "waiting", add=True)
+    for what in table.remote_waiting:
+        into(what, "deferred", add=True)
     for attribute in ("deferred", "kv", "preemptions", "prompt_tokens", "generation_tokens", "finished", "steps"):
         into(getattr(table, attribute), attribute)
     if table.kv is not None:
         into(replace(table.kv, how="sum"), "kv_shown")
+        into(table.kv_more, "kv_shown", add=True)
+    lanes = _shared(lanes)
     return tuple(_complete(LaneEvidence(name, **lanes[name]), table) for name in sorted(lanes, key=_lane_order))
+
+
+def _shared(lanes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Give what speaks for the whole server to its lanes.
+
+    A lane's own counters decide: a total that another lane moves would hide that this one is wedged. It is taken only where
+    a lane has none, or is the only one.
+    """
+    whole = lanes.get(WHOLE)
+    if whole is None:
+        return lanes
+    named = {name: lane for name, lane in lanes.items() if name != WHOLE}
+    if not named:
+        return {"0": whole}
+    if len(named) == 1:
+        return {name: whole | lane | {"progress": whole.get("progress", {}) | lane.get("progress", {})}
+                for name, lane in named.items()}  # fmt: skip
+    common = {name: value for name, value in whole.items() if name in SHARED or name == "progress"}
+    return {name: common | lane for name, lane in named.items()}
 
 
 def _complete(lane: LaneEvidence, table: LaneTable) -> LaneEvidence:

@@ -1,8 +1,11 @@
 """SGLang 0.4.1 to 0.5.23.
 
 Facts: ``realtime_tokens_total`` (from 0.5.8) moves with every decode iteration and every prefill chunk;
-``generation_tokens_total`` and ``prompt_tokens_total`` only when a request finishes. Gauges may be stale for 30 s
-after idle (issue 26495) and were so for ever up to 0.4.3. Metrics are always multi-process: no start time.
+``generation_tokens_total`` and ``prompt_tokens_total`` only when a request finishes, and they name no rank. Before 0.5.8
+a decode shows in ``num_used_tokens`` every 40 steps, and in ``token_usage`` as far as it is printed. Gauges may be stale
+for 30 s after idle (issue 26495) and were so for ever up to 0.4.3. Metrics are always multi-process: no start time.
+With disaggregation a KV hand-off that hangs shows in queues of its own, while the usual ones are zero; the cause may be
+the other server.
 ``/health`` generates a token and is 503 in healthy long prefills (issues 22511, 10856, 26482), so it proves nothing
 and is asked only until the server has served. ``/health_generate`` is dropped by a busy scheduler and is the gentlest
 canary there is; its own limit is 20 s. Its watchdog kills after 300 to 450 s.
@@ -15,7 +18,7 @@ from dataclasses import replace
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Reading
-from .lanes import LaneTable, Pick, first_token_counts, pick, read_lanes
+from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes
 from .vllm import loop_lag
 
 REALTIME = "sglang:realtime_tokens_total"
@@ -34,14 +37,15 @@ TABLE = LaneTable(
     ),
     running=Pick(("sglang:num_running_reqs",)),
     waiting=(Pick(("sglang:num_queue_reqs",)),),
-    optional_waiting=(
-        Pick(("sglang:num_grammar_queue_reqs",)),
+    optional_waiting=(Pick(("sglang:num_grammar_queue_reqs",)),),
+    remote_waiting=(
         Pick(("sglang:num_prefill_inflight_queue_reqs", "sglang:num_prefill_infight_queue_reqs")),
         Pick(("sglang:num_prefill_bootstrap_queue_reqs", "sglang:num_prefill_prealloc_queue_reqs")),
         Pick(("sglang:num_decode_prealloc_queue_reqs",)),
         Pick(("sglang:num_decode_transfer_queue_reqs",)),
     ),
     kv=Pick(("sglang:token_usage",), how="max"),
+    kv_more=Pick(("sglang:num_used_tokens",)),
     preemptions=Pick(("sglang:num_retracted_requests_total", "sglang:num_retractions_total")),
     prompt_tokens=Pick(("sglang:prompt_tokens_total",)),
     generation_tokens=Pick(("sglang:generation_tokens_total",)),
@@ -82,9 +86,14 @@ def _by_rank(lanes: tuple[LaneEvidence, ...]) -> tuple[LaneEvidence, ...]:
 
 
 def _lane(lane: LaneEvidence, samples: Samples) -> LaneEvidence:
-    alive = pick(samples, Pick((IDLE_SECONDS,)), TABLE.labels).get(lane.lane)
-    paused = pick(samples, Pick((PAUSED,)), TABLE.labels).get(lane.lane)
-    generated = pick(samples, Pick((REALTIME,), {"mode": "decode"}), TABLE.labels).get(lane.lane)
+    alive, paused, generated = (
+        found.get(lane.lane) or found.get(WHOLE)
+        for found in (
+            pick(samples, Pick((IDLE_SECONDS,)), TABLE.labels),
+            pick(samples, Pick((PAUSED,)), TABLE.labels),
+            pick(samples, Pick((REALTIME,), {"mode": "decode"}), TABLE.labels, counter=True),
+        )
+    )
     return replace(
         lane,
         alive=alive[1] if alive else None,
@@ -126,7 +135,7 @@ ENGINE = Engine(
     facts=facts,
     health_is_work=True,
     health_until_served=True,
-    once=("/v1/models", "/server_info"),
+    once=("/v1/models",),
     canary=CanaryPlan(
         path="/health_generate",
         method="GET",

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence, LoopEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
-from .lanes import LaneTable, Pick, first_token_counts, pick, read_lanes, version_tuple
+from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes, version_tuple
 
 STEP = "vllm:iteration_tokens_total_count"
 HEARTBEAT_STEPS = "llm_engine_steps_total"
@@ -96,8 +96,9 @@ def read(samples: Samples, look: Look, known: Known, prefix: str = "vllm:") -> R
 
 def _lane(lane: LaneEvidence, samples: Samples, look: Look, prefix: str) -> LaneEvidence:
     steps = pick(samples, Pick((HEARTBEAT_STEPS,)), ("lane",))
-    if lane.lane in steps:
-        name, value = steps[lane.lane]
+    found = steps.get(lane.lane) or (steps.get(WHOLE) if lane.lane == "0" else None)
+    if found is not None:
+        name, value = found
         lane = replace(lane, progress={**lane.progress, name: value}, steps=value)
     return replace(lane, asleep=_asleep(lane.lane, samples, prefix) or _paused(look.extra))
 
