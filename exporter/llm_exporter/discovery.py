@@ -1,7 +1,7 @@
 """Targets from elsewhere: files and URLs in Prometheus' own format, and labelled containers.
 
-A source that cannot be read keeps what it said last. A target that a source does not name any more is dropped after
-a grace, so that a container that is being replaced keeps its history.
+A source, or a part of it, that cannot be read keeps what it said last. A target that a source does not name any more is
+dropped after a grace, so that a container that is being restarted keeps its history.
 """
 
 from __future__ import annotations
@@ -12,25 +12,28 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from llm_common.errors import ConfigError
 from llm_common.guard import Guard
 from llm_exporter.clock import Clock
 from llm_exporter.config import Config
+from llm_exporter.discovered import Found, SourceError, Template, bare
 from llm_exporter.discovery_kubernetes import read_kubernetes
-from llm_exporter.discovery_sources import SourceError, read_docker, read_files, read_url
+from llm_exporter.discovery_sources import read_docker, read_files, read_url
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Target
 
 _log = logging.getLogger("llm.discovery")
-Read = Callable[[], Awaitable[Sequence[Target]]]
+Read = Callable[[], Awaitable[Found]]
 
 
 @dataclass(slots=True)
 class _Source:
+    """One source and what it said: its targets by name, since when some of them are missing, and what was wrong."""
+
     refresh: float
     read: Read
     targets: dict[str, Target] = field(default_factory=dict)
-    seen: dict[str, float] = field(default_factory=dict)
+    missing: dict[str, float] = field(default_factory=dict)
+    problems: frozenset[str] = frozenset()
 
 
 class Discoveries:
@@ -69,8 +72,9 @@ class Discoveries:
         self._grace = config.discovery.grace
         self._up.clear()
         for name, source in self._sources.items():
+            self._up[name] = False
             if name in known:
-                source.targets, source.seen = known[name].targets, known[name].seen
+                source.targets, source.missing = known[name].targets, known[name].missing
         await asyncio.gather(*(self._refresh(name, source) for name, source in self._sources.items()))
         self._tasks = [
             self._guard.spawn(f"discovery:{name}", partial(self._follow, name, source))
@@ -78,17 +82,23 @@ class Discoveries:
         ]
 
     def _readers(self, config: Config) -> dict[str, _Source]:
-        defaults, sources = config.defaults, {}
-        for entry in config.discovery.file_sd:
-            sources[f"file_sd {' '.join(entry.files)}"] = _Source(entry.refresh, partial(read_files, entry, defaults))
+        template = Template(config.defaults, {entry.kind: entry for entry in config.engines})
+        sources: dict[str, _Source] = {}
+
+        def add(name: str, refresh: float, read: Read) -> None:
+            # Two may differ only in what a name does not show: a token, a network.
+            alike = sum(known == name or known.startswith(f"{name} (") for known in sources)
+            sources[f"{name} ({alike + 1})" if alike else name] = _Source(refresh, read)
+
+        for files in config.discovery.file_sd:
+            add(f"file_sd {' '.join(files.files)}", files.refresh, partial(read_files, files, template))
         for url in config.discovery.http_sd:
-            name = url.url.rpartition("@")[2]
-            sources[f"http_sd {name}"] = _Source(url.refresh, partial(read_url, url, defaults, self._scraper))
+            add(f"http_sd {bare(url.url)}", url.refresh, partial(read_url, url, template, self._scraper))
         for host in config.discovery.docker:
-            sources[f"docker {host.host}"] = _Source(host.refresh, partial(read_docker, host, defaults))
+            add(f"docker {bare(host.host)}", host.refresh, partial(read_docker, host, template))
         for pods in config.discovery.kubernetes:
             name = f"kubernetes {pods.namespace or 'own namespace'} {pods.selector}"
-            sources[name] = _Source(pods.refresh, partial(read_kubernetes, pods, defaults))
+            add(name, pods.refresh, partial(read_kubernetes, pods, template))
         return sources
 
     async def _follow(self, name: str, source: _Source) -> None:
@@ -100,17 +110,43 @@ class Discoveries:
     async def _refresh(self, name: str, source: _Source) -> bool:
         """Read one source; whether its targets changed."""
         before = dict(source.targets)
-        now = self._clock.monotonic()
         try:
             found = await source.read()
-        except (SourceError, ConfigError) as error:
-            self._up[name] = False
-            _log.warning("a source of targets cannot be read, what it said last stays: %s", error, extra={"source": name})
-            return False
-        self._up[name] = True
-        for target in found:
-            source.targets[target.name] = target
-            source.seen[target.name] = now
-        for gone in [known for known, at in source.seen.items() if now - at > self._grace]:
-            del source.targets[gone], source.seen[gone]
+        except SourceError as error:
+            found = Found((), (str(error),), whole=False)
+        named, problems = _one_each(found, source.targets)
+        for problem in sorted(problems - source.problems):
+            _log.warning("a source of targets is not read as a whole: %s", problem, extra={"source": name})
+        source.problems = problems
+        self._up[name] = not problems
+        source.targets.update(named)
+        self._drop_gone(source, named, whole=found.whole)
         return source.targets != before
+
+    def _drop_gone(self, source: _Source, named: Mapping[str, Target], *, whole: bool) -> None:
+        """Drop what was missing for the grace, and what another target has the address of by now."""
+        now = self._clock.monotonic()
+        taken = {target.url for target in named.values()}
+        for name, target in list(source.targets.items()):
+            if name in named:
+                source.missing.pop(name, None)
+                continue
+            since = source.missing.setdefault(name, now) if whole else source.missing.get(name, now)
+            if target.url in taken or (whole and now - since >= self._grace):
+                del source.targets[name]
+                source.missing.pop(name, None)
+
+
+def _one_each(found: Found, known: Mapping[str, Target]) -> tuple[dict[str, Target], frozenset[str]]:
+    """One target for each name, and all that is wrong; of two with one name the one that is watched already stays."""
+    named: dict[str, Target] = {}
+    problems = set(found.problems)
+    for target in found.targets:
+        first = named.setdefault(target.name, target)
+        if first.url == target.url:
+            continue
+        keep = target if target.name in known and known[target.name].url == target.url else first
+        other = first if keep is target else target
+        problems.add(f"{target.name!r} is the name of {other.url} too, which is not watched; names must differ")
+        named[target.name] = keep
+    return named, frozenset(problems)

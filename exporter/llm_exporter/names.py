@@ -121,7 +121,12 @@ OWN_FAMILIES: tuple[Family, ...] = (
     Family("llm_exporter_late_observations_total", "counter", "Observations that came too late, or were dropped for it."),
     Family("llm_exporter_fail_open", "gauge", "1 while too many targets would fail `live` at once: all answer 200."),
     Family("llm_exporter_task_deaths_total", "counter", "Background tasks that ended and must not.", ("task",)),
-    Family("llm_exporter_discovery_up", "gauge", "1 if this source of targets was read at the last try.", ("source",)),
+    Family(
+        "llm_exporter_discovery_up",
+        "gauge",
+        "1 if all of this source of targets was read at the last try, and could be used.",
+        ("source",),
+    ),
 )
 
 INDEX: dict[str, int] = {family.name: index for index, family in enumerate(TARGET_FAMILIES)}

@@ -1,8 +1,8 @@
 """Targets that containers name themselves: both labels are needed, and still exactly one container.
 
-``stuckproof.target=NAME`` says which target of the exporter a container is, ``stuckproof.restart=allowed`` that it may be
-restarted. What is restarted is found by the first label again at the moment of the act: two containers with one name are
-refused like any other ambiguity.
+``stuckproof.target=NAME`` says which target of the exporter a container is (``true``: the one of its own name),
+``stuckproof.restart=allowed`` that it may be restarted. What is restarted is found again at the moment of the act, by the
+first label or by that name: two containers with one name are refused like any other ambiguity.
 """
 
 from __future__ import annotations
@@ -81,6 +81,10 @@ class Labelled:
             name = box.get().labels.get(NAME_LABEL) if box.ok else None
             if name is None:
                 continue
+            selector = Selector(label=f"{NAME_LABEL}={name}")
+            if name == "true":
+                name = match.name
+                selector = Selector(container=name)
             if _NAME.fullmatch(name) is None:
                 log.warning("container %s: label %s=%r is no target's name", match.name, NAME_LABEL, name)
                 continue
@@ -88,5 +92,4 @@ class Labelled:
             if known is not None and known[1].host != host.host and now - known[0] < host.refresh * 3:
                 log.warning("target %s is named on %s and on %s; the first stays", name, known[1].host, host.host)
                 continue
-            selector = Selector(label=f"{NAME_LABEL}={name}")
             self._seen[name] = (now, Target(name, Backend.DOCKER, host.host, (selector,), self._rules))

@@ -16,9 +16,8 @@ import yaml
 
 from llm_exporter.config import KubernetesSd
 from llm_exporter.config import read as read_exporter
+from llm_exporter.discovered import Found, SourceError, Template
 from llm_exporter.discovery_kubernetes import read_kubernetes
-from llm_exporter.discovery_sources import SourceError
-from llm_exporter.target_config import Patience
 from llm_remediator.config import parse as read_remediator
 from remediator.kube_api import ALLOWED, Cluster, served
 
@@ -148,12 +147,12 @@ def test_the_configurations_in_the_manifests_are_valid() -> None:
     assert remediator.kubernetes.lease == "llm-remediator"
 
 
-async def discovered(cluster: Cluster, tmp_path: Path, selector: str = "app=vllm") -> dict[str, Any]:
+async def discovered(cluster: Cluster, tmp_path: Path) -> Found:
     token = tmp_path / "token"
     token.write_text("account-token")
     async with served(cluster) as url:
-        source = KubernetesSd(selector=selector, namespace="llm", api=url, token_file=str(token))
-        return {target.name: target for target in await read_kubernetes(source, Patience())}
+        source = KubernetesSd(selector="app=vllm", namespace="llm", api=url, token_file=str(token))
+        return await read_kubernetes(source, Template())
 
 
 async def test_pods_are_found_by_label_and_described_by_annotations(tmp_path: Path) -> None:
@@ -161,7 +160,7 @@ async def test_pods_are_found_by_label_and_described_by_annotations(tmp_path: Pa
     cluster.pod("plain")
     named = cluster.pod("vllm-7c9", **{"stuckproof.target": "chat"})
     named["metadata"]["annotations"] = {"stuckproof.port": "9000", "stuckproof.engine": "vllm", "stuckproof.team": "ml"}
-    found = await discovered(cluster, tmp_path)
+    found = {target.name: target for target in (await discovered(cluster, tmp_path)).targets}
     assert set(found) == {"plain", "chat"}
     assert re.fullmatch(r"http://10\.1\.0\.\d+:8000", found["plain"].url)
     chat = found["chat"]
@@ -175,7 +174,11 @@ async def test_pods_that_end_and_bad_annotations_are_left_out(tmp_path: Path) ->
     cluster.pod("going")["metadata"]["deletionTimestamp"] = "2026-11-30T04:00:00Z"
     cluster.pod("pending")["status"].pop("podIP")
     cluster.pod("wrong")["metadata"]["annotations"] = {"stuckproof.engine": "warp-drive"}
-    assert set(await discovered(cluster, tmp_path)) == {"good"}
+    cluster.pod("far")["metadata"]["annotations"] = {"stuckproof.port": "99999"}
+    found = await discovered(cluster, tmp_path)
+    assert [target.name for target in found.targets] == ["good"]
+    assert [problem.partition(": ")[0] for problem in found.problems] == ["pod llm/wrong", "pod llm/far"]
+    assert found.whole
 
 
 async def test_a_refusing_api_is_a_source_error(tmp_path: Path) -> None:
@@ -183,6 +186,6 @@ async def test_a_refusing_api_is_a_source_error(tmp_path: Path) -> None:
     token.write_text("wrong")
     async with served(Cluster()) as url:
         with pytest.raises(SourceError, match="401"):
-            await read_kubernetes(KubernetesSd(namespace="llm", api=url, token_file=str(token)), Patience())
+            await read_kubernetes(KubernetesSd(namespace="llm", api=url, token_file=str(token)), Template())
     with pytest.raises(SourceError, match="no service account"):
-        await read_kubernetes(KubernetesSd(), Patience())
+        await read_kubernetes(KubernetesSd(), Template())

@@ -76,6 +76,17 @@ async def test_both_labels_make_a_target_with_the_limits_of_defaults() -> None:
     assert target.selectors == (Selector(label="stuckproof.target=chat"),)
 
 
+async def test_true_stands_for_the_containers_own_name_as_it_does_in_the_exporter() -> None:
+    host, book = Host(), TargetBook(())
+    host.boxes = {"vllm-1": both("true"), "vllm-2": both("true")}
+    labelled, _ = made(host, book)
+    await labelled.refresh()
+    assert {target.name: target.selectors for target in book} == {
+        "vllm-1": (Selector(container="vllm-1"),),
+        "vllm-2": (Selector(container="vllm-2"),),
+    }
+
+
 async def test_the_file_wins_over_a_label() -> None:
     config = parse(SMALL | {"targets": [{"name": "chat", "docker": {"container": "x"}}]})
     assert isinstance(config.targets, TargetBook)
