@@ -288,6 +288,16 @@ def test_the_evidence_is_every_series_that_the_page_has_and_no_other() -> None:
     ]
 
 
+def test_a_clock_that_begins_anew_does_not_say_that_a_request_finished() -> None:
+    target = Watched()
+    lane = LaneEvidence("0", {"steps": 3.0}, 0.0, 0.0, steps=3.0, finished=50.0)
+    target.see(lane)
+    later = target.see(lane, after=600.0)
+    assert {row.series: row.moved_at for row in later.lanes[0].evidence}["finished"] is None
+    moved = target.see(replace(lane, finished=51.0))
+    assert {row.series: row.moved_at for row in moved.lanes[0].evidence}["finished"] == target.t
+
+
 def starving(finished: float | None, steps: bool, prompts: bool, running: float = 1.0) -> State:
     target = Watched(replace(PATIENCE, starved_after=100))
     for n in range(30):

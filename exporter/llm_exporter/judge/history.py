@@ -40,7 +40,7 @@ class Marks:
         ran: `running` was above zero.
         stood: `running` was zero.
         all_deferred: When waiting began to consist of nothing but deferred requests, or None.
-        series: Last change per progress series.
+        series: Last change that was seen, per progress series and of `finished`.
     """
 
     moved: float

@@ -183,7 +183,7 @@ def evidence_of(lane: LaneHistory) -> tuple[Evidence, ...]:
         ("deferred", last.deferred, None),
         ("kv_cache_ratio", last.kv, None),
         ("preemptions", last.preemptions, marks.preempted),
-        ("finished", last.finished, marks.finished if marks.finished > lane.since else None),
+        ("finished", last.finished, marks.series.get("finished")),
     ):
         if value is not None:
             rows.append(Evidence(name, value, at))

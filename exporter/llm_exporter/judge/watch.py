@@ -62,19 +62,20 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
     """Compare one more good look of the same process with the one before."""
     before, marks = lane.last, lane.marks
     counters = changed(before.progress, evidence.progress)
+    done = before.finished != evidence.finished
     moved = bool(counters) or kv_moved(before, evidence)
     marks = Marks(
         moved=t if moved else marks.moved,
         counted=t if counters else marks.counted,
         generated=_when(before.generation_tokens != evidence.generation_tokens, t, marks.generated),
         prompted=_when(before.prompt_tokens != evidence.prompt_tokens, t, marks.prompted),
-        finished=_when(before.finished != evidence.finished, t, marks.finished),
+        finished=_when(done, t, marks.finished),
         preempted=t if (evidence.preemptions or 0) > (before.preemptions or 0) else marks.preempted,
         shrank=_when(not evidence.waiting or evidence.waiting < (before.waiting or 0.0), t, marks.shrank),
         ran=_when(bool(evidence.running), t, marks.ran),
         stood=_when(not evidence.running, t, marks.stood),
         all_deferred=_deferral(marks.all_deferred, evidence, t),
-        series={**marks.series, **dict.fromkeys(counters, t)},
+        series={**marks.series, **dict.fromkeys([*counters, "finished"] if done else counters, t)},
     )
     arrived = held > 0 and lane.work_since is None
     flat_since = None if held <= 0 else t if moved or arrived else lane.flat_since
