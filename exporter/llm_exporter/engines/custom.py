@@ -8,6 +8,7 @@ from ..exposition import Samples
 from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
 from .lanes import LaneTable, Pick, read_lanes
+from .shared import PROCESS_START, process_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,8 @@ def adapter(described: Described) -> Engine:
     )
 
     def read(samples: Samples, look: Look, known: Known) -> Reading:
-        start = samples.total("process_start_time_seconds")
-        incarnation = None if start is None else f"{start:.3f}"
-        return Reading(lanes=read_lanes(samples, table), incarnation=incarnation, started=start)
+        incarnation, started = process_start(samples)
+        return Reading(lanes=read_lanes(samples, table), incarnation=incarnation, started=started)
 
     def facts(samples: Samples, known: Known) -> Facts:
         why = "the configuration calls it blind" if described.blind else "the configuration calls it sighted"
@@ -57,7 +57,7 @@ def adapter(described: Described) -> Engine:
 
     return Engine(
         kind=described.kind,
-        series=(*table.series(), "process_start_time_seconds"),
+        series=(*table.series(), PROCESS_START),
         recognises=lambda samples: any(samples.has(name) for name in described.progress),
         read=read,
         facts=facts,

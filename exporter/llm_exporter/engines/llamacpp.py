@@ -16,7 +16,7 @@ from ..exposition import Samples
 from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading
 from .lanes import LaneTable, Pick, read_lanes
-from .vllm import first_model, loop_lag
+from .shared import answer, first_model, loop_lag
 
 STEP = "llamacpp:n_decode_total"
 START_HEADER = "process-start-time-unix"
@@ -59,8 +59,7 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
 
 
 def _sleeping(page: Page | None) -> str | None:
-    answer = page.json() if page is not None and page.status == 200 else None
-    return "asleep (the model is unloaded)" if isinstance(answer, dict) and answer.get("is_sleeping") is True else None
+    return "asleep (the model is unloaded)" if answer(page).get("is_sleeping") is True else None
 
 
 def facts(samples: Samples, known: Known) -> Facts:
@@ -87,8 +86,7 @@ def unloaded(page: Page) -> str | None:
 
 def about(pages: Mapping[str, Page]) -> Known:
     """Build and model. Its sleep timer is told nowhere (b11434's ``/props`` has only ``is_sleeping``)."""
-    props = pages["/props"].json() if "/props" in pages else None
-    props = props if isinstance(props, dict) else {}
+    props = answer(pages.get("/props"))
     return Known(
         version=str(props["build_info"]) if "build_info" in props else None,
         model=first_model(pages.get("/v1/models")) or (str(props["model_path"]) if "model_path" in props else None),

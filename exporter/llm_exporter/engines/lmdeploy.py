@@ -13,7 +13,7 @@ from ..exposition import Samples
 from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
 from .lanes import LaneTable, Pick, first_token_counts, read_lanes
-from .vllm import first_model
+from .shared import PROCESS_START, first_model, process_start
 
 TABLE = LaneTable(
     labels=("engine",),
@@ -42,12 +42,12 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
     """Evidence per ``engine`` label, with what ``/health`` says of sleep and start."""
     answer = look.health.json() if look.health is not None else None
     status = answer.get("status") if isinstance(answer, dict) else None
-    start = samples.total("process_start_time_seconds")
+    incarnation, started = process_start(samples)
     asleep = "asleep (it says so itself)" if status == "sleeping" else None
     return Reading(
         lanes=tuple(replace(lane, asleep=asleep) for lane in read_lanes(samples, TABLE)),
-        incarnation=None if start is None else f"{start:.3f}",
-        started=start,
+        incarnation=incarnation,
+        started=started,
         loading="its /health says initializing" if status == "initializing" else None,
         first_token=first_token_counts(samples, "lmdeploy:time_to_first_token_seconds"),
     )
@@ -70,7 +70,7 @@ def facts(samples: Samples, known: Known) -> Facts:
 
 ENGINE = Engine(
     kind="lmdeploy",
-    series=(*TABLE.series(), "process_start_time_seconds", "lmdeploy:time_to_first_token_seconds_bucket"),
+    series=(*TABLE.series(), PROCESS_START, "lmdeploy:time_to_first_token_seconds_bucket"),
     recognises=recognises,
     read=read,
     facts=facts,

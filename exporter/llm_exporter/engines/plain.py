@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ..exposition import Samples
 from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
-from .vllm import first_model
+from .shared import answer, first_model
 
 
 def read(samples: Samples, look: Look, known: Known) -> Reading:
@@ -31,9 +31,7 @@ def facts(samples: Samples, known: Known) -> Facts:
 
 def answers_as(pages: Mapping[str, Page]) -> bool:
     """A list of models of the OpenAI API."""
-    page = pages.get("/v1/models")
-    answer = page.json() if page is not None and page.status == 200 else None
-    return isinstance(answer, dict) and isinstance(answer.get("data"), list)
+    return isinstance(answer(pages.get("/v1/models")).get("data"), list)
 
 
 ENGINE = Engine(

@@ -19,7 +19,7 @@ from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Reading
 from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes
-from .vllm import loop_lag
+from .shared import LOOP_BLOCKED, LOOP_LAG, loop_lag, model_name
 
 REALTIME = "sglang:realtime_tokens_total"
 IDLE_SECONDS = "sglang:scheduler_idle_seconds_total"
@@ -67,9 +67,7 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
     return Reading(
         lanes=lanes,
         detail="" if lanes else "no sglang: series yet: nothing was served since it started",
-        model=next(
-            (s.labels["model_name"] for s in samples.get("sglang:num_running_reqs") if "model_name" in s.labels), None
-        ),
+        model=model_name(samples, "sglang:num_running_reqs"),
         in_flight=sum(generating) if generating else None,
         loop=loop_lag(samples),
         loading=None if ready else "its /health answers 503 and no token was made yet: it warms up",
@@ -127,8 +125,8 @@ ENGINE = Engine(
         PAUSED,
         OPEN,
         "sglang:time_to_first_token_seconds_bucket",
-        "llm_event_loop_lag_seconds",
-        "llm_event_loop_blocked_seconds",
+        LOOP_LAG,
+        LOOP_BLOCKED,
     ),
     recognises=recognises,
     read=read,

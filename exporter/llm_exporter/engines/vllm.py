@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..exposition import Samples
-from ..judge import Facts, LaneEvidence, LoopEvidence
+from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
 from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes, version_tuple
+from .shared import LOOP_BLOCKED, LOOP_LAG, PROCESS_START, answer, first_model, loop_lag, model_name, process_start
 
-STEP = "vllm:iteration_tokens_total_count"
 HEARTBEAT_STEPS = "llm_engine_steps_total"
 
 
@@ -52,10 +52,10 @@ def series(prefix: str = "vllm:") -> tuple[str, ...]:
         f"{prefix}gpu_cache_usage_perc",
         f"{prefix}engine_sleep_state",
         f"{prefix}time_to_first_token_seconds_bucket",
-        "process_start_time_seconds",
         "http_requests_total",
-        "llm_event_loop_lag_seconds",
-        "llm_event_loop_blocked_seconds",
+        PROCESS_START,
+        LOOP_LAG,
+        LOOP_BLOCKED,
         HEARTBEAT_STEPS,
     )
 
@@ -73,17 +73,15 @@ def recognises(samples: Samples, prefix: str = "vllm:") -> bool:
 
 def read(samples: Samples, look: Look, known: Known, prefix: str = "vllm:") -> Reading:
     """Evidence per ``engine`` label, which is one data-parallel rank."""
-    start = samples.total("process_start_time_seconds")
+    incarnation, started = process_start(samples)
     lanes = tuple(_lane(lane, samples, look, prefix) for lane in read_lanes(samples, table(prefix)))
     ok, failed = answers(samples)
     dead = look.health is not None and look.health.status == 503 and _health_proves_death(known)
     return Reading(
         lanes=lanes,
-        incarnation=None if start is None else f"{start:.3f}",
-        started=start,
-        model=next(
-            (s.labels["model_name"] for s in samples.get(f"{prefix}num_requests_running") if "model_name" in s.labels), None
-        ),
+        incarnation=incarnation,
+        started=started,
+        model=model_name(samples, f"{prefix}num_requests_running"),
         answers_ok=ok,
         answers_failed=failed,
         in_flight=_in_flight(look.extra.get("/load")),
@@ -118,16 +116,13 @@ def _asleep(lane: str, samples: Samples, prefix: str) -> str | None:
 
 def _paused(extra: Mapping[str, Page]) -> str | None:
     for path, words in (("/is_paused", "paused (it says so itself)"), ("/is_sleeping", "asleep (it says so itself)")):
-        page = extra.get(path)
-        answer = page.json() if page is not None and page.status == 200 else None
-        if isinstance(answer, dict) and answer.get(path[1:]) is True:
+        if answer(extra.get(path)).get(path[1:]) is True:
             return words
     return None
 
 
 def _in_flight(page: Page | None) -> float | None:
-    answer = page.json() if page is not None and page.status == 200 else None
-    load = answer.get("server_load") if isinstance(answer, dict) else None
+    load = answer(page).get("server_load")
     return float(load) if isinstance(load, int | float) else None
 
 
@@ -149,16 +144,6 @@ def answers(samples: Samples) -> tuple[float | None, float | None]:
         elif status.startswith("5"):
             failed += sample.value
     return (ok, failed) if seen else (None, None)
-
-
-def loop_lag(samples: Samples) -> LoopEvidence | None:
-    """The heartbeat's lag on the engine's own page, if the heartbeat is there.
-
-    The lag outlives its block by 30 s, so the age of the block in progress decides where a heartbeat tells it.
-    """
-    lags = [s.value for s in samples.get("llm_event_loop_lag_seconds") if "target" not in s.labels]
-    blocked = [s.value for s in samples.get("llm_event_loop_blocked_seconds") if "target" not in s.labels]
-    return LoopEvidence(max(lags), blocked=max(blocked or lags)) if lags else None
 
 
 def _health_proves_death(known: Known) -> bool:
@@ -191,21 +176,8 @@ def facts(samples: Samples, known: Known, prefix: str = "vllm:", kind: str = "vl
 
 def about(pages: Mapping[str, Page]) -> Known:
     """Version and served model."""
-    version = pages["/version"].json() if "/version" in pages else None
-    return Known(
-        version=str(version["version"]) if isinstance(version, dict) and "version" in version else None,
-        model=first_model(pages.get("/v1/models")),
-    )
-
-
-def first_model(page: Page | None) -> str | None:
-    """The first base model of ``/v1/models``; adapters come later in vLLM's list and have a ``parent``."""
-    answer = page.json() if page is not None and page.status == 200 else None
-    data = answer.get("data") if isinstance(answer, dict) else None
-    for entry in data if isinstance(data, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and not entry.get("parent"):
-            return str(entry["id"])
-    return None
+    version = answer(pages.get("/version")).get("version")
+    return Known(version=None if version is None else str(version), model=first_model(pages.get("/v1/models")))
 
 
 ENGINE = Engine(
