@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from urllib.parse import quote
 
-from llm_common.config import format_duration
+from llm_common.durations import format_duration
 from llm_exporter import __version__
-from llm_exporter.judge import WORST_FIRST, LaneVerdict, State
+from llm_exporter.judge import LaneVerdict, State
+from llm_exporter.judge.words import reading
 from llm_exporter.page_style import STYLE
-from llm_exporter.snapshot import Snapshot
+from llm_exporter.snapshot import SHOWN_FIRST, Snapshot
 
 REFRESH = 10
-_ORDER = (*WORST_FIRST[:3], State.DOWN, State.UNREACHABLE, *WORST_FIRST[3:5], State.STARTING, *WORST_FIRST[5:])
 
 
-def fleet(snapshots: Sequence[Snapshot], now: float, prefix: str) -> str:
-    """All targets, the worst first."""
-    ordered = sorted(snapshots, key=lambda snapshot: (_ORDER.index(snapshot.verdict.state), snapshot.name))
+def fleet(snapshots: Sequence[Snapshot], now: float, prefix: str, *, hold: bool = False) -> str:
+    """All targets, the worst first. `hold`: the page does not renew itself."""
+    ordered = sorted(snapshots, key=lambda snapshot: (SHOWN_FIRST.index(snapshot.verdict.state), snapshot.name))
     counts = [
         f"<li>{_badge(state)} {count}</li>"
-        for state in _ORDER
+        for state in SHOWN_FIRST
         if (count := sum(1 for snapshot in snapshots if snapshot.verdict.state is state))
     ]
     rows = "".join(_row(snapshot, now, prefix) for snapshot in ordered)
@@ -33,29 +33,29 @@ def fleet(snapshots: Sequence[Snapshot], now: float, prefix: str) -> str:
 <tbody>{rows or '<tr><td colspan="5">No targets are watched.</td></tr>'}</tbody></table></div>
 <nav><a href="{prefix}/metrics">metrics</a> <a href="{prefix}/api/v1/targets">JSON</a>
 <a href="{prefix}/config">configuration</a></nav>"""
-    return _page("LLM targets", body)
+    return _page("LLM targets", body, f"{prefix}/", hold)
 
 
 def _row(snapshot: Snapshot, now: float, prefix: str) -> str:
     maintenance = " <small>(maintenance)</small>" if snapshot.target.patience.maintenance else ""
     return (
         f'<tr><th scope="row"><a href="{_link(snapshot.name, prefix)}">{escape(snapshot.name)}</a>{maintenance}<br>'
-        f"<small>{escape(_kind(snapshot))}</small></th><td>{_badge(snapshot.verdict.state)}</td>"
-        f"<td>{_ago(snapshot.since or None, now)}</td><td>{escape(snapshot.verdict.reason)}</td>"
-        f"<td>{_ago(snapshot.looked_at, now)}</td></tr>"
+        f"<small>{escape(_kind(snapshot))}</small></th><td data-head="State">{_badge(snapshot.verdict.state)}</td>"
+        f'<td data-head="Since">{_ago(snapshot.since, now)}</td><td data-head="Verdict">{escape(snapshot.verdict.reason)}</td>'
+        f'<td data-head="Looked at">{_ago(snapshot.looked_at, now)}</td></tr>'
     )
 
 
-def target(snapshot: Snapshot, now: float, prefix: str) -> str:
-    """One target with everything that its verdict rests on."""
+def target(snapshot: Snapshot, now: float, prefix: str, *, hold: bool = False) -> str:
+    """One target with everything that its verdict rests on. `hold`: the page does not renew itself."""
     verdict = snapshot.verdict
     name = escape(snapshot.name)
     facts = [
         ("Address", snapshot.target.url),
         ("Engine", _kind(snapshot)),
         ("Model", snapshot.model or "not known"),
-        ("In this state since", _ago(snapshot.since or None, now)),
-        ("Last look", f"{_ago(snapshot.looked_at, now)}, took {snapshot.seconds:.2f} s"),
+        ("In this state since", _ago(snapshot.since, now)),
+        ("Last look", _ago(snapshot.looked_at, now) + (f", took {snapshot.seconds:.2f} s" if snapshot.looked_at else "")),
         ("Process started", _ago(snapshot.started_at, now)),
         ("Restarts seen", f"{snapshot.restarts}, last {_ago(snapshot.restarted_at, now)}"),
         ("The engine's own /health", str(snapshot.native_status) if snapshot.native_status else "no answer"),
@@ -76,7 +76,7 @@ def target(snapshot: Snapshot, now: float, prefix: str) -> str:
 {_canaries(snapshot, now)}
 <nav><a href="{_link(snapshot.name, prefix)}/raw">its metrics page now</a>
 <a href="{prefix}/api/v1/targets/{quote(snapshot.name, safe="")}">JSON</a></nav>"""
-    return _page(f"{snapshot.name}: {verdict.state.value}", body)
+    return _page(f"{snapshot.name}: {verdict.state.value}", body, _link(snapshot.name, prefix), hold)
 
 
 def not_found(name: str, prefix: str) -> str:
@@ -97,7 +97,7 @@ def _lane(snapshot: Snapshot, lane: LaneVerdict, now: float, lanes: int) -> str:
     if lane.would_change and lanes > 1:
         said.append(f"Would change it: {escape(lane.would_change)}.")
     rows = (
-        (item.series, f"{item.value:g}", _ago(snapshot.unix(item.moved_at), now, "not seen to move"))
+        (item.series, reading(item.value), _ago(snapshot.unix(item.moved_at), now, "not seen to move"))
         for item in lane.evidence
     )
     return (
@@ -138,10 +138,18 @@ def _canaries(snapshot: Snapshot, now: float) -> str:
 
 
 def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[str]], empty: str, *, safe: bool = False) -> str:
-    body = "".join("<tr>" + "".join(f"<td>{cell if safe else escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    names = [escape(text) for text in heads]
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td data-head="{name}">{cell if safe else escape(cell)}</td>' for name, cell in zip(names, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
     if not body:
         return f"<p>{escape(empty)}</p>"
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
     return (
         f'<div class="wide" role="region" aria-label="{escape(name)}" tabindex="0"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
@@ -175,10 +183,13 @@ def _ago(unix: float | None, now: float, never: str = "never") -> str:
     return "now" if seconds < 1 else f"{_span(seconds)} ago"
 
 
-def _page(title: str, body: str) -> str:
+def _page(title: str, body: str, path: str = "", hold: bool = True) -> str:
+    """The frame. A page that renews itself can be held still: a reader's place, or a screen reader's, is lost otherwise."""
+    renew = "" if hold else f'<meta http-equiv="refresh" content="{REFRESH}">'
+    said = f'held still; <a href="{path}">renew it</a>' if hold else f'renewed every {REFRESH} s; <a href="{path}?hold">hold still</a>'
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta http-equiv="refresh" content="{REFRESH}">
+<meta name="viewport" content="width=device-width, initial-scale=1">{renew}
 <meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><style>{STYLE}</style></head>
-<body><main>{body}</main><footer>llm-exporter {__version__}; the page renews itself every {REFRESH} s</footer></body></html>
+<body><main>{body}</main><footer>llm-exporter {__version__}{"; " + said if path else ""}</footer></body></html>
 """

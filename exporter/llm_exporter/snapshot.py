@@ -9,7 +9,13 @@ from llm_exporter.judge import LaneEvidence, State, Verdict
 from llm_exporter.target_config import Target
 
 READY_IN = frozenset({State.IDLE, State.BUSY, State.STALLED, State.STARVED, State.UNREACHABLE, State.UNKNOWN})
+NOT_YET = "not looked at yet: the first look is under way"
 STARTED_IN = frozenset(State) - {State.STARTING, State.DOWN}
+SHOWN_FIRST = (
+    *(State.STUCK, State.FAILED, State.DOWN, State.STARVED, State.STALLED, State.UNREACHABLE),
+    *(State.UNKNOWN, State.STARTING, State.SLEEPING, State.BUSY, State.IDLE),
+)
+"""The order in which people are shown targets: what needs them first, first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,21 @@ class Checks:
 class Snapshot:
     """One target as of its last look.
 
-    Times named ``*_at`` and `since` are Unix seconds; `looked` is monotonic; `offset` turns the judge's monotonic times
-    into Unix times. `missing` are needed series that the page lacks; `counters` are life-time counts of this exporter.
+    Times named ``*_at`` and `since` are Unix seconds, or None if there is no such time; `looked` is monotonic.
+
+    Attributes:
+        kind, version, model: Of its engine; empty or None until known.
+        since: Since when it is in the verdict's state.
+        seconds: How long the last look took.
+        offset: Turns the judge's monotonic times into Unix times.
+        up: The last look got a metrics page.
+        native_status, native_seconds: HTTP code of the engine's own health (0: none) and its round trip.
+        static_seconds: Round trip of the cheapest static endpoint.
+        loop_lag: The largest delay of the server's event loop in its last 30 s, in seconds, from its heartbeat.
+        unserved_at: The last look at which nobody can have been served: port refused, connection reset, or loading.
+        first_token: Requests whose first token came within so many seconds, cumulative by bound.
+        missing: Needed series that the page lacks.
+        restarts, transitions, errors, canaries: Counts over this exporter's life.
     """
 
     target: Target
@@ -72,7 +91,7 @@ class Snapshot:
     version: str | None = None
     model: str | None = None
     prefill_blind: bool = False
-    verdict: Verdict = field(default_factory=lambda: Verdict(State.UNKNOWN, "not looked at yet"))
+    verdict: Verdict = field(default_factory=lambda: Verdict(State.UNKNOWN, NOT_YET))
     since: float = 0.0
     looked: float | None = None
     looked_at: float | None = None
@@ -141,7 +160,7 @@ def outdated(snapshot: Snapshot) -> Snapshot:
     """What may still be said of a target whose last look is too old: who it is, and that nothing is known."""
     return replace(
         snapshot,
-        verdict=Verdict(State.UNKNOWN, TOO_OLD if snapshot.looked is not None else "not looked at yet"),
+        verdict=Verdict(State.UNKNOWN, TOO_OLD if snapshot.looked is not None else NOT_YET),
         up=False,
         lanes=(),
         checks=Checks(),

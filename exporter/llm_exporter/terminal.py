@@ -11,7 +11,7 @@ from typing import TextIO
 
 from llm_common.terminal import printable
 from llm_exporter.judge import State
-from llm_exporter.snapshot import Snapshot
+from llm_exporter.snapshot import SHOWN_FIRST, Snapshot
 
 _COLOURS = {
     **dict.fromkeys((State.STUCK, State.FAILED, State.DOWN), "\x1b[1;31m"),
@@ -20,10 +20,6 @@ _COLOURS = {
 }
 _RESET = "\x1b[0m"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
-_WORST_FIRST = (
-    *(State.STUCK, State.FAILED, State.DOWN, State.STARVED, State.STALLED, State.UNREACHABLE),
-    *(State.UNKNOWN, State.STARTING, State.SLEEPING, State.BUSY, State.IDLE),
-)
 _FOOT = "Ctrl-C ends this; no request is sent, only metrics are read."
 
 
@@ -63,7 +59,7 @@ class Table:
         shown, more = list(snapshots), ""
         room = max(1, size.lines - 3)
         if len(shown) > room:
-            shown = sorted(shown, key=lambda snapshot: _WORST_FIRST.index(snapshot.verdict.state))[:room]
+            shown = sorted(shown, key=lambda snapshot: SHOWN_FIRST.index(snapshot.verdict.state))[:room]
             more = f"{len(snapshots) - room} more, none worse. "
         column = max([len("TARGET"), *(len(snapshot.name) for snapshot in snapshots)])
         column = min(column, max(len("TARGET"), size.columns // 2))

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from llm_exporter.judge import State, Verdict
-from llm_exporter.snapshot import Snapshot
+from llm_exporter.snapshot import SHOWN_FIRST, Snapshot
 from llm_exporter.target_config import Target
-from llm_exporter.terminal import _WORST_FIRST, Table
+from llm_exporter.terminal import Table
 
 
 class Terminal(io.StringIO):
@@ -77,7 +77,7 @@ def test_it_fits_the_terminal_and_what_is_left_out_is_not_worse(monkeypatch: pyt
 
 
 def test_every_state_has_a_place_in_the_order() -> None:
-    assert sorted(_WORST_FIRST) == sorted(State)
+    assert sorted(SHOWN_FIRST) == sorted(State)
 
 
 def test_no_color_and_a_dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
