@@ -36,7 +36,7 @@ async def _asked(
     canary = target.patience.canary
     if plan is None:
         return "none", "this engine has no canary", None
-    if plan.body is not None and model is None:
+    if plan.body is not None and plan.names_model and model is None:
         return "none", "the model's name is not known; give canary.model, or canary.api_key_file to ask for it", None
     headers = {"User-Agent": USER_AGENT, "X-Request-Id": f"stuckproof-canary-{secrets.token_hex(8)}"}
     if plan.lane_header is not None and lane is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llm_exporter.clock import Clock
-from llm_exporter.engines import IDENTIFY, Engine, Known, Look, Page, engines
+from llm_exporter.engines import ALIVE, IDENTIFY, Engine, Known, Look, Page, detect, detect_by_answers, engines
+from llm_exporter.engines.proxy import answers_as as is_proxy
+from llm_exporter.exposition import read
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Target
 
@@ -14,6 +16,7 @@ NOT_FOR_US = frozenset({400, 401, 403, 404, 405, 501})
 # Only these say that there is no metrics page; 401 and 501 say how to get one, and nothing else is to be guessed then.
 NO_SUCH_PAGE = frozenset({404, 405})
 UNREACHABLE = frozenset({"refused", "dns", "tls", "noroute"})
+TEXT = ("text/plain", "application/openmetrics-text")
 SIDE_TIMEOUT = 2.0
 # The static endpoint only serves one gauge; asked with every look it would cost a third of all requests.
 STATIC_EVERY = 30.0
@@ -48,22 +51,38 @@ class Looker:
             self.static_seconds = None
         without_metrics = engine is not None and engine.metrics_path is None
         health: Page | None = None
-        health_path = engine.health_path if engine is not None else "/health"
-        if engine is not None and engine.health_until_served and served:
-            health_path = None
         if engine is not None and without_metrics:
             metrics = await self._get(engine.look_path, timeout)
         else:
             metrics = await self._metrics(engine, timeout)
         deadline = began + max(0.9 * interval, timeout)
+        health_path, extra = await self._health_path(engine, metrics, timeout, deadline, served)
         if health_path is not None:
             health = metrics if metrics.kind in UNREACHABLE else await self._side(health_path, timeout, deadline)
-        extra: dict[str, Page] = {}
-        if engine is None and metrics.status in NO_SUCH_PAGE:
-            extra = {path: await self._side(path, timeout, deadline) for path in IDENTIFY if path != health_path}
+        if engine is None and health_path is not None and metrics.status in NO_SUCH_PAGE:
+            extra |= {path: await self._side(path, timeout, deadline) for path in IDENTIFY}
+        found = detect_by_answers(extra) if engine is None else None
+        if found is not None and found.metrics_path is None and found.look_path not in extra:
+            extra[found.look_path] = await self._side(found.look_path, timeout, deadline)
         if engine is not None and metrics.kind is None and (without_metrics or metrics.status == 200):
             extra = await self._sides(engine, timeout, deadline)
         return Look(began, unix, metrics, health, extra)
+
+    async def _health_path(
+        self, engine: Engine | None, metrics: Page, timeout: float, deadline: float, served: bool
+    ) -> tuple[str | None, dict[str, Page]]:
+        """Where this server may be asked for its health, if anywhere, and what an unknown one was asked to tell."""
+        engine = engine or (detect(read(metrics.body)) if metrics.status == 200 else None)
+        if engine is not None:
+            return (None if engine.health_until_served and served else engine.health_path), {}
+        if ALIVE in self._refused or metrics.kind in UNREACHABLE:
+            return "/health", {}
+        page = await self._side(ALIVE, timeout, deadline)
+        if page.status in NOT_FOR_US:
+            self._refused.add(ALIVE)
+            return "/health", {}
+        # No answer, or LiteLLM's: its /health would be paid for. Any other answer is not LiteLLM's.
+        return ("/health" if page.status is not None and not is_proxy({ALIVE: page}) else None), {ALIVE: page}
 
     async def raw(self, engine: Engine | None, timeout: float) -> Page:
         """The metrics page (or the health page of an engine without metrics), for people."""
@@ -83,15 +102,21 @@ class Looker:
 
     async def _metrics(self, engine: Engine | None, timeout: float) -> Page:
         own = self.target.metrics_path or (engine.metrics_path if engine is not None else self._other_path)
-        page = await self._get(own or "/metrics", timeout)
-        if engine is not None or own is not None or page.status != 404:
-            return page
+        if own is not None:
+            return await self._get(own, timeout)
+        # An unknown server is asked for /metrics last: trtllm-serve's is JSON, and who reads it takes it from its owner.
         for path in _metrics_paths():
-            other = await self._get(path, min(timeout, SIDE_TIMEOUT))
-            if other.status == 200:
+            if path in self._refused:
+                continue
+            page = await self._get(path, timeout)
+            if page.kind is not None:
+                return page
+            if page.status == 200 and page.ctype.startswith(TEXT):
                 self._other_path = path
-                return other
-        return page
+                return page
+            if page.status in NOT_FOR_US or page.status == 200:
+                self._refused.add(path)
+        return await self._get("/metrics", timeout)
 
     async def _sides(self, engine: Engine, timeout: float, deadline: float) -> dict[str, Page]:
         pages: dict[str, Page] = {}

@@ -70,7 +70,7 @@ class Monitor:
         self._proved: float | None = None
         self._about_for: str | None = None
         self.late = 0
-        self.snapshot = Snapshot(target, interval=target.patience.pace(self._mind.engine)[0])
+        self.snapshot = Snapshot(target, interval=target.patience.pace(self._mind.engine)[0], since=clock.unix())
 
     @property
     def target(self) -> Target:
@@ -166,14 +166,10 @@ class Monitor:
         return late and look.metrics.kind == "timeout"
 
     def _guess_again(self, seen: Seen) -> None:
-        """A server that was taken for one without metrics may come back with some (restarted with the right flag)."""
+        """A server that never showed metrics may come back with some, or as another (restarted with the right flag)."""
         engine = self._mind.engine
-        if (
-            engine is not None
-            and engine.metrics_path is None
-            and not self._mind.fixed
-            and seen.look.metrics.kind is not None
-        ):
+        blank = engine is not None and (engine.metrics_path is None or not self._mind.history.ever_answered)
+        if blank and not self._mind.fixed and seen.look.metrics.kind is not None:
             self._mind = replace(self._mind, engine=None)
 
     async def _learn(self, seen: Seen) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from .engines import Engine, Known, Look, Reading, by_kind, detect, detect_without_metrics, engines
+from .engines import Engine, Known, Look, Reading, by_kind, detect, detect_by_answers, engines
 from .engines.custom import Described, adapter
 from .exposition import Samples, read
 from .judge import (
@@ -121,9 +121,7 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
         if owner is not None and (words := owner.unloaded(look.metrics)) is not None:
             asleep = LaneEvidence("0", {}, 0.0, 0.0, asleep=words)
             return replace(mind, engine=owner), Reading(lanes=(asleep,)), owner.facts(Samples(), mind.known)
-        if engine is None and (found := detect_without_metrics(look.extra)) is not None:
-            return _read(replace(mind, engine=found), look)
-        return mind, Reading(), _facts(mind, Samples())
+        return _by_answers(mind, look) or (mind, Reading(), _facts(mind, Samples()))
     samples = read(look.metrics.body, engine.series) if engine is not None else Samples()
     if not mind.fixed and (engine is None or not engine.recognises(samples)):
         whole = read(look.metrics.body)
@@ -133,7 +131,8 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
             if found.metrics_path is None:
                 return _read(mind, look)
         elif engine is None:
-            return mind, Reading(detail=_no_engine(whole), loading=_warms_up(whole, look)), _facts(mind, whole)
+            unread = Reading(detail=_no_engine(whole), loading=_warms_up(whole, look))
+            return _by_answers(mind, look) or (mind, unread, _facts(mind, whole))
     if engine is None:
         return mind, Reading(), _facts(mind, samples)
     reading = engine.read(samples, look, mind.known)
@@ -141,6 +140,14 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
         why = engine.mend.get(0, "its needed series are not on the page")
         reading = replace(reading, detail=f"missing {engine.series[0]}: {why}")
     return mind, reading, engine.facts(samples, mind.known)
+
+
+def _by_answers(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts] | None:
+    """Read a look by the adapter that other answers than a metrics page tell, if no adapter is known yet and they do."""
+    found = detect_by_answers({"/metrics": look.metrics, **look.extra}) if mind.engine is None else None
+    if found is None:
+        return None
+    return _read(replace(mind, engine=found), replace(look, metrics=look.extra.get(found.look_path, look.metrics)))
 
 
 def _facts(mind: Mind, samples: Samples) -> Facts:

@@ -29,7 +29,7 @@ def reach_of(look: Look, engine: Engine | None, *, served: bool) -> tuple[Reach,
         return "loading", loading
     if page.status == 503 and not served:
         return "loading", "503 on the metrics page: not ready yet"
-    return "answered", "" if page.status == 200 else _mend(engine, page)
+    return "answered", "" if page.status == 200 else _mend(engine, look)
 
 
 def load_failed(page: Page) -> str | None:
@@ -60,7 +60,8 @@ def _failed(page: Page, health: Page | None) -> tuple[Reach, str]:
     return reach, f"{page.kind}: {words}"
 
 
-def _mend(engine: Engine | None, page: Page) -> str:
+def _mend(engine: Engine | None, look: Look) -> str:
+    page = look.metrics
     status = page.status or 0
     if engine is not None and status in engine.mend:
         return f"{status} on the metrics page: {engine.mend[status]}"
@@ -68,6 +69,9 @@ def _mend(engine: Engine | None, page: Page) -> str:
         return f"400 on the metrics page: {llamacpp.ENGINE.mend[400]}"
     if status in (401, 403):
         return f"{status} on the metrics page: it needs a key; give bearer_token_file"
+    models = look.extra.get("/v1/models")
+    if status == 404 and models is not None and models.status in (401, 403):
+        return f"404: no metrics page here, and {models.status} on /v1/models: it needs a key; give bearer_token_file"
     if status == 404:
         return "404: no metrics page here; SGLang needs --enable-metrics, or metrics_path is another, or it is no engine"
     if status == 501:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from ..exposition import Samples
-from .base import CanaryPlan, Engine, Known, Look, Page, Reading
+from .base import ALIVE, CanaryPlan, Engine, Known, Look, Page, Reading
 
-IDENTIFY = ("/api/version", "/v1/models", "/health")
+IDENTIFY = ("/api/version", "/v1/models")
 """What a server without a metrics page is asked, once per process, to tell what it is."""
 
 __all__ = [
+    "ALIVE",
     "IDENTIFY",
     "CanaryPlan",
     "Engine",
@@ -23,7 +24,7 @@ __all__ = [
     "Reading",
     "by_kind",
     "detect",
-    "detect_without_metrics",
+    "detect_by_answers",
     "engines",
 ]
 
@@ -49,6 +50,6 @@ def detect(samples: Samples) -> Engine | None:
     return next((engine for engine in engines() if engine.recognises(samples)), None)
 
 
-def detect_without_metrics(pages: Mapping[str, Page]) -> Engine | None:
-    """The adapter of a server that has no metrics page, told by other answers, or None."""
+def detect_by_answers(pages: Mapping[str, Page]) -> Engine | None:
+    """The adapter of a server whose metrics page does not tell, or is not there, by what else it answers; or None."""
     return next((engine for engine in engines() if engine.answers_as is not None and engine.answers_as(pages)), None)

@@ -14,6 +14,10 @@ from typing import Any
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence, LoopEvidence
 
+ALIVE = "/health/liveliness"
+"""LiteLLM's own cheap liveness. An unknown server is asked for it before ``/health``, which LiteLLM passes on as a paid call
+to every model that it routes to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -35,7 +39,7 @@ class Page:
         """The body as JSON, or None if it is none."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
 
@@ -103,6 +107,7 @@ class CanaryPlan:
         method: GET for engines that bring their own probe.
         body: Its JSON body from the model's name; None for GET.
         lane_header: Header that pins it to a lane (the lane's name is the value), if the engine has one.
+        names_model: Its body needs the model's name; without one nothing can be sent.
         silent_codes: HTTP codes that mean "the engine gave nothing back" (queue full, or the probe's own time limit).
         answered: Whether an answer with this status and JSON body proves that the model ran.
     """
@@ -111,6 +116,7 @@ class CanaryPlan:
     method: str = "POST"
     body: Callable[[str], Mapping[str, Any]] | None = None
     lane_header: str | None = None
+    names_model: bool = True
     silent_codes: frozenset[int] = frozenset({429})
     answered: Callable[[int, Any], bool] = lambda status, body: (
         status == 200 and bool(isinstance(body, dict) and (body.get("choices") or body.get("content") is not None))
@@ -120,6 +126,14 @@ class CanaryPlan:
 def one_token(model: str) -> Mapping[str, Any]:
     """The body of an OpenAI completion of one token; token ids, so that no tokenizer or chat template is involved."""
     return {"model": model, "prompt": [1], "max_tokens": 1, "temperature": 0, "stream": False}
+
+
+def about_by_info(pages: Mapping[str, Page]) -> Known:
+    """Version and model as Hugging Face's servers tell them in ``/info``, which needs no key."""
+    said = pages["/info"].json() if "/info" in pages else None
+    said = said if isinstance(said, dict) else {}
+    version, model = said.get("version"), said.get("model_id")
+    return Known(str(version) if version else None, str(model) if model else None)
 
 
 def nothing(_: Page) -> str | None:
@@ -144,7 +158,8 @@ class Engine:
         once: Endpoints asked once per process (version, model names).
         canary: How to send one tiny request, or None.
         mend: What to do where the metrics page is not there, by HTTP status (0: any other reason).
-        answers_as: For servers without metrics: whether these answers (`llm_exporter.engines.IDENTIFY`) are this server's.
+        answers_as: For servers whose metrics page does not tell: whether these answers to what an unknown server is asked
+            (``/metrics``, `llm_exporter.engines.ALIVE`, `llm_exporter.engines.IDENTIFY`) are this server's.
         proxy: It is no engine: never judged by metrics.
         interval, timeout: Seconds; this engine's own defaults.
         health_until_served: Its health endpoint runs the model, so it is asked only until the process has served (SGLang).

@@ -17,9 +17,11 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
         return Reading(detail=f"{look.metrics.status} on /api/ps: no Ollama?")
     if not models:
         return Reading(lanes=(LaneEvidence("0", {}, 0.0, 0.0, asleep="no model is loaded"),))
-    names = ", ".join(str(model.get("name", "?")) for model in models if isinstance(model, dict))
+    names = [str(model.get("name", "?")) for model in models if isinstance(model, dict)]
     return Reading(
-        detail=f"Ollama has no metrics: {names} loaded, but nothing shows whether it works; canary.without_metrics asks"
+        detail=f"Ollama has no metrics: {', '.join(names)} loaded, but nothing shows whether it works; "
+        "canary.without_metrics asks",
+        model=names[0] if names else None,
     )
 
 

@@ -19,7 +19,7 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
     said = f", its /health says {health}" if health is not None else ""
     return Reading(
         detail=f"it has no metrics: /v1/models answers {look.metrics.status}{said}, nothing shows whether it works; "
-        "canary.without_metrics asks",
+        "start it with metrics if it has some (SGLang: --enable-metrics), or canary.without_metrics asks",
         model=first_model(look.metrics),
     )
 

@@ -6,18 +6,26 @@ the engine's names with a ``server`` label and no step counter. Their backends a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..exposition import Samples
 from ..judge import Facts
-from .base import Engine, Known, Look, Reading
+from .base import ALIVE, Engine, Known, Look, Page, Reading
 
 PREFIXES = ("litellm_", "smg_", "sgl_router_", "vllm_router_", "dynamo_frontend_")
 
 
 def recognises(samples: Samples) -> bool:
-    """A router's own series, or an engine's running gauge that names another server."""
+    """A router's own series, or an engine's that name another server."""
     own = any(name.startswith(PREFIXES) for name in samples.names())
-    foreign = any("server" in s.labels for s in samples.get("vllm:num_requests_running"))
+    foreign = any("server" in s.labels for name in samples.names() if name.startswith("vllm_") for s in samples.get(name))
     return (own or foreign) and not samples.has("vllm:iteration_tokens_total_count")
+
+
+def answers_as(pages: Mapping[str, Page]) -> bool:
+    """LiteLLM says that it is alive; a page for people that answers every path does not count."""
+    page = pages.get(ALIVE)
+    return page is not None and page.status == 200 and len(page.body) < 200 and "alive" in page.body.lower()
 
 
 def read(samples: Samples, look: Look, known: Known) -> Reading:
@@ -52,5 +60,6 @@ ENGINE = Engine(
     each_look=("/v1/models",),
     once=(),
     proxy=True,
+    answers_as=answers_as,
     tier=0,
 )

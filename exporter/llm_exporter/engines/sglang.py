@@ -13,11 +13,12 @@ canary there is; its own limit is 20 s. Its watchdog kills after 300 to 450 s.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
-from .base import CanaryPlan, Engine, Known, Look, Reading
+from .base import CanaryPlan, Engine, Known, Look, Page, Reading
 from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes
 from .shared import LOOP_BLOCKED, LOOP_LAG, loop_lag, model_name
 
@@ -117,6 +118,14 @@ def facts(samples: Samples, known: Known) -> Facts:
     )
 
 
+def answers_as(pages: Mapping[str, Page]) -> bool:
+    """Without ``--enable-metrics`` its list of models still says whose they are."""
+    page = pages.get("/v1/models")
+    answer = page.json() if page is not None and page.status == 200 else None
+    models = answer.get("data") if isinstance(answer, dict) else None
+    return isinstance(models, list) and any(isinstance(m, dict) and m.get("owned_by") == "sglang" for m in models)
+
+
 ENGINE = Engine(
     kind="sglang",
     series=(
@@ -140,6 +149,7 @@ ENGINE = Engine(
         silent_codes=frozenset({429, 503}),
         answered=lambda status, body: status == 200,
     ),
+    answers_as=answers_as,
     mend={
         0: "start SGLang with --enable-metrics",
         404: "start SGLang with --enable-metrics (or --enable-metrics-for-all-schedulers)",

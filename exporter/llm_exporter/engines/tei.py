@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
-from .base import CanaryPlan, Engine, Known, Look, Reading
+from .base import CanaryPlan, Engine, Known, Look, Reading, about_by_info
 from .lanes import LaneTable, Pick, read_lanes
 
 ASKED = ("te_request_count", "te_request_success", "te_request_failure")
@@ -69,8 +69,10 @@ ENGINE = Engine(
     facts=facts,
     health_is_work=True,
     once=("/info",),
+    about=about_by_info,
     canary=CanaryPlan(
         path="/embed",
+        names_model=False,
         body=lambda model: {"inputs": "a"},
         answered=lambda status, body: status == 200 and isinstance(body, list),
     ),

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
-from .base import CanaryPlan, Engine, Known, Look, Reading
+from .base import CanaryPlan, Engine, Known, Look, Reading, about_by_info
 from .lanes import LaneTable, Pick, read_lanes
 
 COUNT, SUCCESS, FAILURE = (f"tgi_batch_inference_{what}" for what in ("count", "success", "failure"))
@@ -73,9 +73,11 @@ ENGINE = Engine(
     read=read,
     facts=facts,
     health_is_work=True,
-    once=("/info", "/v1/models"),
+    once=("/info",),
+    about=about_by_info,
     canary=CanaryPlan(
         path="/generate",
+        names_model=False,
         body=lambda model: {"inputs": "a", "parameters": {"max_new_tokens": 1}},
         answered=lambda status, body: status == 200 and isinstance(body, dict) and "generated_text" in body,
     ),

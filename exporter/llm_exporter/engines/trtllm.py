@@ -2,16 +2,20 @@
 
 Facts (``tensorrt_llm/serve/openai_server.py``): its Prometheus series move only when a request finishes, so a long
 request looks frozen: blind. ``GET /metrics`` is JSON and destructive (it drains the statistics for whoever reads them
-next): never asked; the text is at ``/prometheus/metrics``. ``/health`` is 503 after a fatal error (issue 18663: for
+next): never asked, but for the one look that tells what a server without the text is; the text is at
+``/prometheus/metrics``. ``/health`` is 503 after a fatal error (issue 18663: for
 ever). Its HangDetector kills after 300 s.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..exposition import Samples
 from ..judge import Facts
-from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
+from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
 from .lanes import LaneTable, Pick, first_token_counts, read_lanes
+from .vllm import about
 
 TABLE = LaneTable(
     labels=(),
@@ -39,7 +43,7 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
     dead = look.health is not None and look.health.status == 503
     return Reading(
         lanes=read_lanes(samples, TABLE),
-        detail="" if samples.by_name else "no trtllm_ series: set return_perf_metrics: true",
+        detail="" if samples.by_name else f"no trtllm_ series: {NO_TEXT}",
         death="its own /health answers 503: the executor is dead" if dead else None,
         loading="its /health answers 503 and it has not served yet" if dead else None,
         first_token=first_token_counts(samples, "trtllm_time_to_first_token_seconds"),
@@ -58,6 +62,16 @@ def facts(samples: Samples, known: Known) -> Facts:
     )
 
 
+NO_TEXT = "set return_perf_metrics: true in trtllm-serve's options"
+
+
+def answers_as(pages: Mapping[str, Page]) -> bool:
+    """JSON at ``/metrics``, a list of iterations: trtllm-serve without the text."""
+    page = pages.get("/metrics")
+    said = page.json() if page is not None and page.status == 200 and page.body.lstrip().startswith("[") else None
+    return isinstance(said, list) and all(isinstance(entry, dict) and "iter" in entry for entry in said)
+
+
 ENGINE = Engine(
     kind="trtllm",
     series=(*TABLE.series(), "trtllm_time_to_first_token_seconds_bucket"),
@@ -67,6 +81,8 @@ ENGINE = Engine(
     metrics_path="/prometheus/metrics",
     once=("/version", "/v1/models"),
     canary=CanaryPlan(body=one_token),
-    mend={0: "set return_perf_metrics: true in trtllm-serve's options"},
+    mend={0: NO_TEXT, 404: NO_TEXT},
+    about=about,
+    answers_as=answers_as,
     tier=2,
 )

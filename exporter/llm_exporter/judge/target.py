@@ -97,7 +97,7 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
             return history, Verdict(State.STARTING, seen.loading, would_change="it says that it is ready")
         if seen.death and (history.served or seen.died_loading):
             return history, Verdict(State.FAILED, seen.death, would_change="it serves again after a restart")
-        if settings.without_metrics:
+        if settings.without_metrics and seen.facts.canary is None:
             return _by_canary_alone(history, seen, t, settings)
         return history, Verdict(State.UNKNOWN, seen.detail or "the page has no series that could be judged")
 
@@ -144,14 +144,14 @@ def _of_lanes(lanes: tuple[LaneVerdict, ...]) -> Verdict:
 def _by_canary_alone(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, Verdict]:
     """A server without metrics, if the operator asks for it: answered is idle, silent twice unreachable, never stuck."""
     due = history.bare_silent == 1 or history.asked_at is None or t - history.asked_at >= settings.canary_every
-    wants = CanaryRequest("idle", None) if due and seen.facts.canary is None and not seen.own_canary else None
+    wants = CanaryRequest("idle", None) if due and not seen.own_canary else None
     if history.bare_silent >= 2:
         said = f"no metrics, and {history.bare_silent} canaries in a row got no answer"
         return history, Verdict(State.UNREACHABLE, said, wants=wants, would_change="a canary is answered")
     if history.bare_answered is not None:
         said = f"no metrics; a canary was answered {duration(max(0.0, t - history.bare_answered))} ago"
         return history, Verdict(State.IDLE, said, progress=1, wants=wants, would_change="two canaries get no answer")
-    why = f"; the canary could not be used: {history.cannot}" if history.cannot else ""
+    why = f"; the canary could not be used: {history.cannot} ({seen.detail})" if history.cannot else ""
     return history, Verdict(State.UNKNOWN, f"no metrics, judged by canary alone; none was answered yet{why}", wants=wants)
 
 
