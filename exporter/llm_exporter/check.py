@@ -12,6 +12,7 @@ from llm_common.guard import Guard
 from llm_exporter import api
 from llm_exporter.clock import Clock, SystemClock
 from llm_exporter.judge import State
+from llm_exporter.judge.words import reading
 from llm_exporter.monitor import Monitor
 from llm_exporter.recording import Recorder
 from llm_exporter.scrape import Scraper
@@ -120,7 +121,7 @@ def report(checked: Checked) -> str:
         for item in lane.evidence:
             moved = snapshot.unix(item.moved_at)
             ago = "" if moved is None else f" (moved {max(0.0, (snapshot.looked_at or moved) - moved):.0f} s ago)"
-            lines.append(f"  {item.series} = {item.value:g}{ago}")
+            lines.append(f"  {item.series} = {reading(item.value)}{ago}")
     if verdict.would_change:
         lines.append(f"  would change it: {verdict.would_change}")
     return "\n".join(lines)

@@ -28,5 +28,6 @@ dt{color:var(--calm)}dd{margin:0;overflow-wrap:anywhere}
 meter{width:100%;max-width:24rem}
 @media(max-width:40rem){dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}
 table,tbody,tr,th,td{display:block;width:auto}thead{display:none}tr{border-bottom:2px solid var(--line);padding:.4rem 0}
-th,td{border:0;padding:.1rem .2rem}}
+th,td{border:0;padding:.1rem .2rem}
+td[data-head]::before{content:attr(data-head) ": ";color:var(--calm)}}
 """

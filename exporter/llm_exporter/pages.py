@@ -38,11 +38,15 @@ def fleet(snapshots: Sequence[Snapshot], now: float, prefix: str, *, hold: bool 
 
 def _row(snapshot: Snapshot, now: float, prefix: str) -> str:
     maintenance = " <small>(maintenance)</small>" if snapshot.target.patience.maintenance else ""
+    cells = [
+        ("State", _badge(snapshot.verdict.state)),
+        ("Since", _ago(snapshot.since, now)),
+        ("Verdict", escape(snapshot.verdict.reason)),
+        ("Looked at", _ago(snapshot.looked_at, now)),
+    ]
     return (
         f'<tr><th scope="row"><a href="{_link(snapshot.name, prefix)}">{escape(snapshot.name)}</a>{maintenance}<br>'
-        f"<small>{escape(_kind(snapshot))}</small></th><td data-head="State">{_badge(snapshot.verdict.state)}</td>"
-        f'<td data-head="Since">{_ago(snapshot.since, now)}</td><td data-head="Verdict">{escape(snapshot.verdict.reason)}</td>'
-        f'<td data-head="Looked at">{_ago(snapshot.looked_at, now)}</td></tr>'
+        f"<small>{escape(_kind(snapshot))}</small></th>{_cells(cells)}</tr>"
     )
 
 
@@ -139,14 +143,7 @@ def _canaries(snapshot: Snapshot, now: float) -> str:
 
 def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[str]], empty: str, *, safe: bool = False) -> str:
     names = [escape(text) for text in heads]
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td data-head="{name}">{cell if safe else escape(cell)}</td>' for name, cell in zip(names, row, strict=True)
-        )
-        + "</tr>"
-        for row in rows
-    )
+    body = "".join(f"<tr>{_cells(zip(names, row if safe else map(escape, row), strict=True))}</tr>" for row in rows)
     if not body:
         return f"<p>{escape(empty)}</p>"
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
@@ -154,6 +151,11 @@ def _table(name: str, heads: Sequence[str], rows: Iterable[Sequence[str]], empty
         f'<div class="wide" role="region" aria-label="{escape(name)}" tabindex="0"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _cells(cells: Iterable[tuple[str, str]]) -> str:
+    """Each cell with its column's name, for a phone, which shows them one below the other. Both are escaped already."""
+    return "".join(f'<td data-head="{name}">{cell}</td>' for name, cell in cells)
 
 
 def _kind(snapshot: Snapshot) -> str:
@@ -186,7 +188,8 @@ def _ago(unix: float | None, now: float, never: str = "never") -> str:
 def _page(title: str, body: str, path: str = "", hold: bool = True) -> str:
     """The frame. A page that renews itself can be held still: a reader's place, or a screen reader's, is lost otherwise."""
     renew = "" if hold else f'<meta http-equiv="refresh" content="{REFRESH}">'
-    said = f'held still; <a href="{path}">renew it</a>' if hold else f'renewed every {REFRESH} s; <a href="{path}?hold">hold still</a>'
+    link = f'held still; <a href="{path}">renew it</a>' if hold else f'<a href="{path}?hold">hold this page still</a>'
+    said = link if hold else f"renewed every {REFRESH} s; {link}"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">{renew}

@@ -150,14 +150,16 @@ class Web:
 
     async def _index(self, request: web.Request) -> web.Response:
         snapshots = list(self._fleet.snapshots())
-        return _html(await asyncio.to_thread(pages.fleet, snapshots, self._clock.unix(), self._external))
+        return _html(
+            await asyncio.to_thread(pages.fleet, snapshots, self._clock.unix(), self._external, hold="hold" in request.query)
+        )
 
     async def _page(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         snapshot = self._fleet.snapshot(name)
         if snapshot is None:
             return _html(pages.not_found(name, self._external), 404)
-        return _html(pages.target(snapshot, self._clock.unix(), self._external))
+        return _html(pages.target(snapshot, self._clock.unix(), self._external, hold="hold" in request.query))
 
     async def _raw(self, request: web.Request) -> web.Response:
         page = await self._monitor(request).raw()

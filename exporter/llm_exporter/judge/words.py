@@ -25,6 +25,11 @@ def count(value: float) -> str:
     return f"{value:.10g}"
 
 
+def reading(value: float) -> str:
+    """A series' value: a count to its last digit, a share to six."""
+    return f"{value:.0f}" if value.is_integer() else f"{value:g}"
+
+
 def rate(points: Sequence[RatePoint]) -> str:
     """What moved over the watched stretch, strongest evidence first: tokens, steps, KV usage."""
     if len(points) < 2:
