@@ -68,6 +68,10 @@ def test_what_is_known_of_an_engine_and_version(
     assert facts.sight_why
 
 
+def test_every_adapter_that_reads_metrics_has_a_page_and_its_row() -> None:
+    assert {kind for _, _, kind, _, _ in FACTS} == {engine.kind for engine in engines() if engine.series}
+
+
 @pytest.mark.parametrize("page", sorted(p.stem for p in PAGES.glob("*.prom")))
 def test_reading_the_needed_series_is_enough(page: str) -> None:
     """An adapter that needs a series which it does not list would be blind in production, where only those are read."""
