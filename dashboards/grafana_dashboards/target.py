@@ -221,10 +221,10 @@ def _server() -> list[Json]:
             "Share of first tokens that came within 1 s and 10 s.",
             [
                 Query(
-                    f'max by (le) (rate(llm_engine_first_token_requests_total{{le!="+Inf",{SEL}}}[$__rate_interval])) '
+                    f'max by (within) (rate(llm_engine_first_token_requests_total{{within!="+Inf",{SEL}}}[$__rate_interval])) '
                     f"/ on () group_left () "
-                    f'max (rate(llm_engine_first_token_requests_total{{le="+Inf",{SEL}}}[$__rate_interval]) > 0)',
-                    "within {{le}} s",
+                    f'max (rate(llm_engine_first_token_requests_total{{within="+Inf",{SEL}}}[$__rate_interval]) > 0)',
+                    "within {{within}} s",
                 )
             ],
             "percentunit",

@@ -92,7 +92,7 @@ def render(snapshot: Snapshot) -> Lines:
     for series in snapshot.missing:
         page.add("llm_signals_missing", 1, ("series", series))
     for bound, label in FIRST_TOKEN_BOUNDS:
-        page.add("llm_engine_first_token_requests_total", snapshot.first_token.get(bound), ("le", label))
+        page.add("llm_engine_first_token_requests_total", snapshot.first_token.get(bound), ("within", label))
     _counters(page, snapshot)
     _lanes(page, snapshot)
     return page.done()

@@ -86,8 +86,8 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         "llm_engine_first_token_requests_total",
         "counter",
-        "Requests whose first token came within le seconds, cumulative; from the engine's own histogram.",
-        (*T, "le"),
+        "Requests whose first token came within so many seconds, cumulative; from the engine's own histogram.",
+        (*T, "within"),
     ),
     Family("llm_lane_state", "stateset", "State of one lane; exactly one is 1.", (*L, "llm_lane_state")),
     Family(

@@ -20,9 +20,9 @@ def requests(waiting: str, running: str) -> dict[str, str]:
     )
 
 
-def first_tokens(within: str, all_: str) -> dict[str, str]:
-    return gauge("llm_engine_first_token_requests_total", within, **A, le="10") | gauge(
-        "llm_engine_first_token_requests_total", all_, **A, le="+Inf"
+def first_tokens(in_time: str, all_: str) -> dict[str, str]:
+    return gauge("llm_engine_first_token_requests_total", in_time, **A, within="10") | gauge(
+        "llm_engine_first_token_requests_total", all_, **A, within="+Inf"
     )
 
 

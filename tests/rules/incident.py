@@ -127,8 +127,8 @@ def _lane(name: str, state: str, since: float, t: float, stamp: Callable[[float]
     yield one("llm_event_loop_lag_seconds", 0.03)
     yield one("llm_health_queue_depth", waiting)
     yield one("llm_health_kv_cache_ratio", 0.97 if name == "full" else 0.4 if running else 0.0)
-    for le, share in (("1", 0.6), ("10", 0.998), ("+Inf", 1.0)):
-        yield one("llm_engine_first_token_requests_total", round(work * 2 * share), le=le)
+    for within, share in (("1", 0.6), ("10", 0.998), ("+Inf", 1.0)):
+        yield one("llm_engine_first_token_requests_total", round(work * 2 * share), within=within)
     for each in STATES:
         yield one("llm_lane_state", each == state, lane="0", llm_lane_state=each)
     yield one("llm_engine_progress", not flat, lane="0")

@@ -26,7 +26,7 @@ VALUES = {
     "decision": {verb.value for verb in Verb},
     "mode": {mode.value for mode in Mode},
     "gate": GATE_NAMES,
-    "le": {"1", "10", "+Inf"},
+    "within": {"1", "10", "+Inf"},
     "state": {"running", "waiting"},
     "kind": {"prompt", "generation"},
 }
