@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -117,8 +117,7 @@ def test_it_agrees_with_prometheus_clients_parser(name: str, given_labels: dict[
 
     inner = ",".join(f'{k}="{escaped(v)}"' for k, v in given_labels.items())
     line = f"{name}{{{inner}}} {value!r}"
-    if any(char in line for char in "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"):
-        return
+    assume(not any(char in line for char in "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"))  # their reader ends a line there
     (family,) = text_string_to_metric_families(line + "\n")
     theirs = family.samples[0]
     assert read_line(line) == Sample(theirs.name, dict(theirs.labels), theirs.value)

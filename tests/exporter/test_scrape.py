@@ -1,6 +1,7 @@
 """The HTTP client against servers on their worst day: each ends in an answer with a kind and words."""
 
 import asyncio
+import errno
 import gzip
 import resource
 import socket
@@ -17,6 +18,7 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from exporter import hostile
 from llm_exporter.engines.base import Page
+from llm_exporter.fetch_errors import classify
 from llm_exporter.resolver import EveryAddressResolver
 from llm_exporter.scrape import Access, Scraper
 
@@ -175,15 +177,36 @@ async def test_a_name_is_asked_for_anew_after_a_failure_only(scraper: Scraper, m
     assert len(asked) == 3
 
 
-async def test_no_route_is_its_own_kind(scraper: Scraper) -> None:
-    answer = await get(scraper, "http://255.255.255.255:9", 2.0)
-    assert answer.kind in ("noroute", "other")
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "noroute", "no route"),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), "noroute", "no route"),
+        (OSError(errno.ETIMEDOUT, "Connection timed out"), "timeout", "no answer in time"),
+        (OSError(errno.EPIPE, "Broken pipe"), "reset", "the connection was reset"),
+        (OSError(errno.EMFILE, "Too many open files"), "other", "EMFILE"),
+        (
+            OSError(
+                "Multiple exceptions: [Errno 113] Connect call failed ('10.0.0.1', 8000), "
+                "[Errno 111] Connect call failed ('::1', 8000, 0, 0)"
+            ),
+            "refused",  # it comes from a live host
+            "10.0.0.1 port 8000: no route and ::1 port 8000: refused",
+        ),
+    ],
+)
+def test_what_the_system_says_is_a_kind_and_names_the_addresses(error: OSError, kind: str, words: str) -> None:
+    assert classify(error) == (kind, words)
 
 
 async def test_plain_http_behind_an_https_url_is_tls(scraper: Scraper) -> None:
-    async with hostile.raw_server(hostile.says(b"x 1\n")) as base:
-        answer = await get(scraper, base.replace("http:", "https:"), 2.0)
-    assert answer.kind in ("tls", "timeout")
+    app = web.Application()
+    app.router.add_get("/metrics", _page)
+    async with TestServer(app) as server:
+        answer = await get(scraper, str(server.make_url("")).rstrip("/").replace("http:", "https:"))
+    assert answer.kind == "tls"
+    assert answer.error is not None
+    assert answer.error.endswith("is this an https server?")
 
 
 async def test_certificates_are_checked_unless_told_otherwise(scraper: Scraper, tmp_path: Path) -> None:
