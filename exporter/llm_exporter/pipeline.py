@@ -42,6 +42,7 @@ class Mind:
         fixed: The configuration names the engine, so it is never detected anew.
         known: Version, model and the like, asked once per process.
         slept: This process was seen asleep by an engine that sleeps by a timer.
+        abandoned: Requests that the page keeps open although their clients left: a canary was answered behind them.
         history: The judge's memory.
     """
 
@@ -49,6 +50,7 @@ class Mind:
     fixed: bool = False
     known: Known = field(default_factory=Known)
     slept: bool = False
+    abandoned: float = 0.0
     history: History = field(default_factory=History)
 
     @classmethod
@@ -93,6 +95,7 @@ def step(
     mind, reading, facts = _read(mind, look)
     if mind.engine is not None and mind.engine.sleeps_by_timer and any(lane.asleep for lane in reading.lanes):
         mind = replace(mind, slept=True)
+    mind, reading = _without_abandoned(mind, reading, canary)
     if mind.slept:
         facts = replace(facts, idle_canary="it sleeps when idle, and a request would keep it awake")
     observation = _observation(mind, look, reading, facts)
@@ -140,6 +143,18 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
         why = engine.mend.get(0, "its needed series are not on the page")
         reading = replace(reading, detail=f"missing {engine.series[0]}: {why}")
     return mind, reading, engine.facts(samples, mind.known)
+
+
+def _without_abandoned(mind: Mind, reading: Reading, canary: CanaryOutcome | None) -> tuple[Mind, Reading]:
+    """Learn which open requests nobody waits for, and take them off.
+
+    A queue is served in order: what is still open when a canary that came later was answered was abandoned.
+    """
+    if mind.engine is None or mind.engine.less_abandoned is None or reading.in_flight is None:
+        return mind, reading
+    answered = canary is not None and canary.result == "answered"
+    abandoned = reading.in_flight if answered else min(mind.abandoned, reading.in_flight)
+    return replace(mind, abandoned=abandoned), mind.engine.less_abandoned(reading, abandoned)
 
 
 def _by_answers(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts] | None:

@@ -162,6 +162,7 @@ class Engine:
             (``/metrics``, `llm_exporter.engines.ALIVE`, `llm_exporter.engines.IDENTIFY`) are this server's.
         proxy: It is no engine: never judged by metrics.
         interval, timeout: Seconds; this engine's own defaults.
+        less_abandoned: Takes requests whose client left off a reading, for engines whose counts keep those open for ever.
         health_until_served: Its health endpoint runs the model, so it is asked only until the process has served (SGLang).
         health_is_work: Its health waits behind, or fails with, healthy work: a 5xx of it proves nothing.
         sleeps_by_timer: Seen asleep once, it sleeps whenever it is idle; a canary would keep it awake for ever.
@@ -184,6 +185,7 @@ class Engine:
     proxy: bool = False
     interval: float | None = None
     timeout: float | None = None
+    less_abandoned: Callable[[Reading, float], Reading] | None = None
     health_until_served: bool = False
     health_is_work: bool = False
     sleeps_by_timer: bool = False

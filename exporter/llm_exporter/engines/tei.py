@@ -1,7 +1,9 @@
 """Hugging Face Text Embeddings Inference.
 
 Facts: there is no running gauge; requests in flight are ``te_request_count`` minus successes and failures. A batch formed
-raises ``te_batch_next_size_count``. ``/health`` runs in the same blocking backend thread as the work, so it is no proof.
+raises ``te_batch_next_size_count``. A client that leaves ends its request without a success or a failure, so it stays in
+flight until an answered canary tells that nothing waits any more. ``/health`` runs in the same blocking backend thread
+as the work, so it is no proof.
 """
 
 from __future__ import annotations
@@ -56,6 +58,12 @@ def read(samples: Samples, look: Look, known: Known) -> Reading:
     )
 
 
+def less_abandoned(reading: Reading, abandoned: float) -> Reading:
+    """What is open and running, without the requests whose client left."""
+    lanes = tuple(replace(lane, running=max(0.0, (lane.running or 0.0) - abandoned)) for lane in reading.lanes)
+    return replace(reading, lanes=lanes, in_flight=max(0.0, (reading.in_flight or 0.0) - abandoned))
+
+
 def facts(samples: Samples, known: Known) -> Facts:
     """Batches are short; every one is counted."""
     return Facts(kind="tei", version=known.version, sighted=True, sight_why="every batch is counted")
@@ -68,6 +76,7 @@ ENGINE = Engine(
     read=read,
     facts=facts,
     health_is_work=True,
+    less_abandoned=less_abandoned,
     once=("/info",),
     about=about_by_info,
     canary=CanaryPlan(

@@ -2,8 +2,9 @@
 
 Facts (``backends/v3/src/backend.rs``): ``tgi_batch_inference_count{method}`` rises before each forward, ``_success``
 after it, so their difference is the forward in flight. ``tgi_batch_current_size`` is set only after the first
-prefill. Series do not exist before they are first touched: absent is zero. ``/health`` waits behind the current
-forward and is no proof (issue 3241).
+prefill. Series do not exist before they are first touched: absent is zero. TGI's other backends (trtllm, llamacpp) show
+none of them, and are not judged. A client that leaves ends its request without a success or a failure.
+``/health`` waits behind the current forward and is no proof (issue 3241).
 """
 
 from __future__ import annotations
@@ -39,8 +40,21 @@ def recognises(samples: Samples) -> bool:
     return any(name.startswith("tgi_") for name in samples.names())
 
 
+def _another_backend(samples: Samples) -> bool:
+    """Requests succeeded, but neither a queue nor a batch was touched: v2 and v3 show both with their first request."""
+    own = any(name.startswith(("tgi_batch_", "tgi_queue_")) for name in samples.names())
+    return (samples.total(ASKED[1]) or 0.0) > 0 and not own
+
+
+def less_abandoned(reading: Reading, abandoned: float) -> Reading:
+    """The open requests without those whose client left."""
+    return replace(reading, in_flight=max(0.0, (reading.in_flight or 0.0) - abandoned))
+
+
 def read(samples: Samples, look: Look, known: Known) -> Reading:
     """One lane."""
+    if _another_backend(samples):
+        return Reading(detail="this TGI backend shows no tgi_batch_ series (only v2 and v3 do); canary.without_metrics asks")
     lanes = read_lanes(samples, TABLE) or ((LaneEvidence("0"),) if recognises(samples) else ())
     forward = (samples.total(COUNT) or 0.0) - (samples.total(SUCCESS) or 0.0) - (samples.total(FAILURE) or 0.0)
     in_flight = (samples.total(ASKED[0]) or 0.0) - (samples.total(ASKED[1]) or 0.0) - (samples.total(ASKED[2]) or 0.0)
@@ -73,6 +87,7 @@ ENGINE = Engine(
     read=read,
     facts=facts,
     health_is_work=True,
+    less_abandoned=less_abandoned,
     once=("/info",),
     about=about_by_info,
     canary=CanaryPlan(

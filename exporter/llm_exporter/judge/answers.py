@@ -46,7 +46,8 @@ def open_requests(
 ) -> tuple[History, tuple[Finding, ...]]:
     """Requests that are open at HTTP level while the engine claims to hold nothing: an idle engine has none.
 
-    They may make an ``idle`` lane ``stalled`` (llama-server that swallows a request: orbi issue 233), never more.
+    They may make an ``idle`` lane ``stalled`` (llama-server that swallows a request: orbi issue 233), never more. In time
+    before that a canary is due: it may tell that they only count clients that left (`Engine.less_abandoned`).
     """
     still = all(lane.marks.moved < t or not lane.compared for lane in history.lanes.values())
     in_flight = (seen.witness.in_flight or 0.0) - (1.0 if seen.own_canary else 0.0)
@@ -56,7 +57,11 @@ def open_requests(
     since = t if history.open_since is None else history.open_since
     history = replace(history, open_since=since)
     bound = findings[0].verdict.bound
-    if bound is None or t - since < bound.seconds:
+    if bound is None:
+        return history, findings
+    if t - since >= bound.seconds / 2 and (history.asked_at is None or history.asked_at < since):
+        history = replace(history, idle_due=True)
+    if t - since < bound.seconds:
         return history, findings
     said = (
         f"nothing held, it says, yet {count(in_flight)} HTTP requests are open for {duration(t - since)} and nothing moves"
