@@ -148,13 +148,19 @@ def answers(samples: Samples) -> tuple[float | None, float | None]:
 
 def _health_proves_death(known: Known) -> bool:
     """0.8.5 to 0.9.1 (v1) never answered 503, so a 503 of an unknown version is proof too."""
-    version = version_tuple(known.version)
+    version = _release(known)
     return version is None or version >= (0, 9, 2)
+
+
+def _release(known: Known) -> tuple[int, ...] | None:
+    """Its release; not known of a build from a source without tags, which setuptools-scm calls ``0.1.dev…``."""
+    version = version_tuple(known.version)
+    return None if version is not None and version < (0, 2) else version
 
 
 def facts(samples: Samples, known: Known, prefix: str = "vllm:", kind: str = "vllm") -> Facts:
     """Sight by version and series."""
-    version = version_tuple(known.version)
+    version = _release(known)
     v1 = any(
         "engine" in s.labels
         for name in ("num_requests_running", "iteration_tokens_total_count", "generation_tokens_total")

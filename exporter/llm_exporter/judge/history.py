@@ -38,7 +38,7 @@ class Marks:
         generated, prompted, finished, preempted: The counters of these names; `preempted` only when it rose.
         shrank: Waiting was zero or became smaller.
         ran: `running` was above zero.
-        stood: `running` was zero.
+        evictions: Looks at which preemptions had risen, since the last prompt token or generated token.
         all_deferred: When waiting began to consist of nothing but deferred requests, or None.
         series: Last change that was seen, per progress series and of `finished`.
     """
@@ -51,7 +51,7 @@ class Marks:
     preempted: float | None
     shrank: float
     ran: float
-    stood: float
+    evictions: int = 0
     all_deferred: float | None = None
     series: Mapping[str, float] = field(default_factory=dict)
 

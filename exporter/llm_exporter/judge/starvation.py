@@ -11,14 +11,15 @@ from .words import count, duration
 def starved(lane: LaneHistory, bound: Bound, facts: Facts, settings: Settings, t: float) -> str | None:
     """Why this lane is starved, or None.
 
-    Two clocks: `bound`, where nothing is counted at all while preemptions rise or everything waits for another server
+    Two clocks: `bound`, where no token is counted at all while preemptions rise or everything waits for another server
     (vllm-ascend issue 16315, vLLM issue 35943); and ``starved_after``, where counters move but work does not get through
     (vLLM issues 53130 and 45094).
     """
     if lane.work_since is None:
         return None
-    said = _nothing_counted(lane, bound, t)
-    if said is None and t - lane.marks.moved <= bound.stalled_after:
+    said = _no_token(lane, bound, facts, t)
+    # What moves once in a while is starved between two movements too; what never moved all the time is stalled.
+    if said is None and t - lane.marks.moved < settings.starved_after:
         said = _nothing_gets_through(lane, facts, settings.starved_after, t)
     return said
 
@@ -29,16 +30,21 @@ def explains_flatness(lane: LaneHistory, bound: Bound, t: float) -> bool:
 
 
 def _preempting(lane: LaneHistory, bound: Bound, t: float) -> bool:
-    return lane.marks.preempted is not None and t - lane.marks.preempted <= bound.seconds
+    """Evicted more than once since the last token: a single eviction is work that begins again (a long prompt)."""
+    marks = lane.marks
+    return marks.evictions > 1 and marks.preempted is not None and t - marks.preempted <= bound.seconds
 
 
-def _nothing_counted(lane: LaneHistory, bound: Bound, t: float) -> str | None:
-    since = max(lane.marks.counted, lane.work_since if lane.work_since is not None else t)
+def _no_token(lane: LaneHistory, bound: Bound, facts: Facts, t: float) -> str | None:
+    marks = lane.marks
+    told = lane.last.tokens is not None and not facts.tokens_at_finish
+    counted = max(marks.generated, marks.prompted) if told else marks.counted
+    since = max(counted, lane.work_since if lane.work_since is not None else t)
     if t - since < bound.seconds:
         return None
     if _preempting(lane, bound, t):
         return f"preemption loop: preemptions rise while no token was counted for {duration(t - since)}"
-    if lane.marks.all_deferred is not None:
+    if marks.all_deferred is not None:
         return (
             f"all {count(lane.last.waiting or 0)} waiting requests are deferred and no token was counted for "
             f"{duration(t - since)}; the cause may be another server (prefill, remote KV)"
@@ -60,11 +66,10 @@ def _nothing_gets_through(lane: LaneHistory, facts: Facts, window: float, t: flo
         and not facts.tokens_at_finish
         and t - max(marks.generated, work) >= window
         and t - marks.prompted < window
-        and t - marks.stood >= window
         and (unfinished or last.finished is None)
     ):
         return f"prompt tokens move but none was generated for {duration(t - marks.generated)}"
-    if t - max(marks.ran, work) >= window and t - max(marks.counted, work) >= window and t - marks.moved < window:
+    if t - max(marks.ran, work) >= window and t - max(marks.counted, work) >= window:
         return f"only the KV cache moves, nothing runs, for {duration(t - max(marks.ran, work))}"
     return None
 
