@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,12 +54,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=default.port)
     parser.add_argument("--model", default=default.model, help="name served at /v1/models and in model_name")
     parser.add_argument("--api-key", default=None, help="guards /v1 only, as in vLLM")
-    parser.add_argument("--data-parallel-size", type=_at_least_one, default=default.data_parallel_size)
-    parser.add_argument("--slots", type=_at_least_one, default=default.slots, help="requests that run at once")
-    parser.add_argument("--chunk", type=_at_least_one, default=default.chunk, help="tokens of one step at most")
-    parser.add_argument("--kv-blocks", type=_at_least_two, default=default.kv_blocks)
-    parser.add_argument("--block-size", type=_at_least_one, default=default.block_size, help="tokens of a KV block")
-    parser.add_argument("--max-model-len", type=_at_least_two, default=default.max_model_len)
+    parser.add_argument("--data-parallel-size", type=_at_least(1), default=default.data_parallel_size)
+    parser.add_argument("--slots", type=_at_least(1), default=default.slots, help="requests that run at once")
+    parser.add_argument("--chunk", type=_at_least(1), default=default.chunk, help="tokens of one step at most")
+    parser.add_argument("--kv-blocks", type=_at_least(2), default=default.kv_blocks)
+    parser.add_argument("--block-size", type=_at_least(1), default=default.block_size, help="tokens of a KV block")
+    parser.add_argument("--max-model-len", type=_at_least(2), default=default.max_model_len)
     parser.add_argument(
         "--load-seconds",
         type=_not_negative,
@@ -108,15 +108,12 @@ def _not_negative(text: str) -> float:
     return value
 
 
-def _at_least_one(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is below 1")
-    return value
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text} is below {least}")
+        return value
 
-
-def _at_least_two(text: str) -> int:
-    value = int(text)
-    if value < 2:
-        raise argparse.ArgumentTypeError(f"{text} is below 2")
-    return value
+    read.__name__ = "whole number"  # argparse names it where the text is none
+    return read
