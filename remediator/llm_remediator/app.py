@@ -52,7 +52,7 @@ class Serving:
     version: str = ""
 
 
-def runtimes(config: Config) -> dict[tuple[Backend, str], ContainerRuntime]:
+def runtimes(config: Config, commands: CommandRuntime) -> dict[tuple[Backend, str], ContainerRuntime]:
     """One runtime for each back end and host that a target uses; on one Docker host they share its thread."""
     apis = {host.name: DockerApi(host) for host in config.docker_hosts}
     clock = SystemClock()
@@ -69,7 +69,7 @@ def runtimes(config: Config) -> dict[tuple[Backend, str], ContainerRuntime]:
             settings = config.kubernetes or KubernetesAccess()
             found[backend, host] = KubernetesRuntime(Kube(access(settings)), pods, evict=settings.evict)
         else:
-            found[backend, host] = CommandRuntime(config.commands)
+            found[backend, host] = commands
     return found
 
 
@@ -109,7 +109,8 @@ async def run(config: Config, serving: Serving) -> None:
         exporter = HttpExporter(config.exporter)
         alertmanagers = tuple(HttpAlertmanager(endpoint) for endpoint in config.alertmanagers)
         lease = lease_of(config)
-        outside = Outside(runtimes(config), exporter, alertmanagers, SystemClock(), lease)
+        commands = CommandRuntime(config.commands)
+        outside = Outside(runtimes(config, commands), exporter, alertmanagers, SystemClock(), lease, commands)
         notifiers = _notifiers(config)
         for client in (exporter, *alertmanagers, *notifiers, *outside.runtimes.values()):
             stack.push_async_callback(client.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
+import getpass
 import json
 import os
 import sys
@@ -25,7 +26,7 @@ from llm_remediator.service import StoreError
 from llm_remediator.socket_proxy import SocketProxy
 from llm_remediator.socket_proxy import run as run_proxy
 
-COMMANDS = "status, journal, report, drill, pause, resume, rearm, socket-proxy"
+COMMANDS = "status, journal, report, drill, pause, resume, rearm, approve, socket-proxy"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "pause": _change,
         "resume": _change,
         "rearm": _change,
+        "approve": _change,
         "socket-proxy": _socket_proxy,
     }
     try:
@@ -166,12 +168,13 @@ def _change(words: list[str]) -> int:
         "pause": "Restart nothing (or not this target) until the pause ends by itself.",
         "resume": "End a pause now.",
         "rearm": "Take a target's latch off, after you found out why its restarts did not help.",
+        "approve": "Approve the restart that awaits a person, once; every gate is asked again before it.",
     }[action]
     parser = _parser(f"llm-remediator {action}", says)
     _asking(parser)
-    parser.add_argument(
-        "name", nargs=None if action == "rearm" else "?", help="target" + ("" if action == "rearm" else "; all")
-    )
+    one = action in ("rearm", "approve")
+    parser.add_argument("name", nargs=None if one else "?", help="target" if one else "target; all")
+    parser.add_argument("--by", metavar="NAME", help="who you are, for the journal; default: the login name")
     if action == "pause":
         parser.add_argument("--for", dest="lasts", default="1h", metavar="DURATION", help="default 1h")
         parser.add_argument("--reason", default="", help="shown on the page and kept in the journal")
@@ -181,7 +184,7 @@ def _change(words: list[str]) -> int:
     if args.name is not None:
         _known(config, args.name)
         scope = f"targets/{inquiries.quoted(args.name)}/"
-    body = {"by": "command line"}
+    body = {"by": args.by or _login()}
     if action == "pause":
         _duration(args.lasts)
         body |= {"for": args.lasts, "reason": args.reason}
@@ -266,6 +269,14 @@ def _place(args: argparse.Namespace) -> configuration.Endpoint:
         cert_file=args.cert_file,
         key_file=args.key_file,
     )
+
+
+def _login() -> str:
+    """Who asks, as far as this machine knows; a user id without a name (a container's) is `uid N`."""
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 def _duration(text: str) -> float:

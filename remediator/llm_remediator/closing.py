@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass
 
+from llm_remediator.journal_approvals import release
 from llm_remediator.journal_attempts import attempt_by_id, open_attempt, update_attempt
 from llm_remediator.journal_audit import put_notice, record_decision
 from llm_remediator.journal_targets import history, rearm_allowed, set_latch, touch
@@ -53,6 +54,8 @@ def close(db: sqlite3.Connection, attempt_id: int, closing: Closing, *, rules: R
     update_attempt(db, attempt_id, phase=Phase.CLOSED, result=closing.result, closed_at=at, detail=closing.text)
     attempt = attempt_by_id(db, attempt_id)
     touch(db, at)
+    if closing.result is Result.WITHDRAWN:
+        release(db, attempt_id)
     latch, text = closing.latch, closing.text
     if not latch and closing.result not in COUNTED_AS_GOOD and closing.result not in _SILENT:
         ids = frozenset(s.container_id for s in attempt.steps)

@@ -84,7 +84,7 @@ def _config(top: Reader) -> Config:
     commands = read_commands(top)
     kubernetes = read_kubernetes(top)
     defaults = top.mapping("defaults")
-    rules = read_rules(defaults, Rules())
+    rules = read_rules(defaults, Rules(), [c.name for c in commands])
     defaults.done()
     labelled = read_labelled(top, hosts)
     targets = read_targets(top, rules, hosts, commands)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from llm_common.config import Reader, format_duration
-from llm_remediator.model import DAYS, Budget, FleetRules, Rules, Window
+from llm_remediator.model import DAYS, RESTART, Budget, FleetRules, Rules, Window
 from llm_remediator.settings import Diagnostics
 
 STATES = (
@@ -17,8 +18,8 @@ STATES = (
 RESTARTABLE = ("stuck", "starved", "failed", "down")
 
 
-def read_rules(reader: Reader, base: Rules) -> Rules:
-    """The rules of `defaults` or of a target, over a base."""
+def read_rules(reader: Reader, base: Rules, commands: Collection[str] = ()) -> Rules:
+    """The rules of `defaults` or of a target, over a base. `commands`: names of the fixed ones, for `remedies`."""
     restart_on = reader.strings("restart_on", sorted(base.restart_on))
     for state in restart_on:
         if state not in RESTARTABLE:
@@ -37,7 +38,14 @@ def read_rules(reader: Reader, base: Rules) -> Rules:
         min_healthy=reader.duration("min_healthy", base.min_healthy),
         rearm_after=reader.duration("rearm_after", base.rearm_after),
         windows=_windows(reader, base.windows),
+        approve=reader.flag("approve", base.approve),
+        approval_expires=reader.duration("approval_expires", base.approval_expires, low=60.0),
+        remedies=_remedies(reader, base.remedies, commands),
     )
+    if len(rules.remedies) > rules.budget.restarts:
+        key = "remedies" if reader.has("remedies") or not reader.has("budget") else "budget.restarts"
+        more = f"{len(rules.remedies)} remedies, but budget.restarts is {rules.budget.restarts}"
+        reader.problem(key, f"{more}: the last would never be tried")
     if rules.cooldown_max < rules.cooldown:
         if reader.has("cooldown_max"):
             reader.problem("cooldown_max", f"is below cooldown ({format_duration(rules.cooldown)})")
@@ -45,6 +53,18 @@ def read_rules(reader: Reader, base: Rules) -> Rules:
     if rules.stop_timeout > 3600:
         reader.problem("stop_timeout", "is over an hour; a stuck engine never ends sooner than this")
     return rules
+
+
+def _remedies(reader: Reader, base: tuple[str, ...], commands: Collection[str]) -> tuple[str, ...]:
+    found = tuple(reader.strings("remedies", base))
+    if not found:
+        reader.problem("remedies", "is empty: nothing would ever be tried; leave it out for [restart]")
+        return (RESTART,)
+    for name in found:
+        if name != RESTART and name not in commands:
+            known = ", ".join((RESTART, *commands))
+            reader.problem("remedies", f"{name} is neither restart nor one of commands; choose from {known}")
+    return found
 
 
 def _windows(reader: Reader, base: tuple[Window, ...]) -> tuple[Window, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from llm_common.config import REQUIRED, Reader
+from llm_remediator.model import RESTART
 from llm_remediator.settings import DockerHost, Endpoint, FixedCommand, KubernetesAccess, LabelledHost
 
 LOCAL = "local"
@@ -154,6 +155,8 @@ def read_commands(top: Reader) -> tuple[FixedCommand, ...]:
         argv = tuple(at.strings("argv"))
         if argv and not argv[0].startswith("/"):
             at.problem("argv", f"{argv[0]!r} must be an absolute path: what runs must not depend on PATH")
+        if name == RESTART:
+            at.problem("", "has the name of every target's own restart; give it another")
         commands.append(FixedCommand(str(name), argv, at.duration("timeout", 120.0, low=1.0)))
         at.done()
     return tuple(commands)

@@ -30,7 +30,7 @@ def read_targets(
         for selector in selectors:
             if not selector.empty and (owner := owners.setdefault((host, selector), reader.path)) != reader.path:
                 reader.problem("", f"{selector} belongs to {owner} already: one container, one owner")
-        targets.append(Target(name, backend, host, selectors, read_rules(reader, defaults)))
+        targets.append(Target(name, backend, host, selectors, read_rules(reader, defaults, [c.name for c in commands])))
         reader.done()
     if not targets and not top.has("discovery"):
         top.problem("targets", "is empty: name at least one target and its container")

@@ -36,6 +36,7 @@ from llm_remediator.ports import (
     Leader,
     TargetReport,
 )
+from llm_remediator.remedy_command import Commands
 from llm_remediator.service import StoreError
 
 
@@ -48,6 +49,8 @@ class Outside:
     alertmanagers: tuple[AlertmanagerClient, ...]
     clock: Clock
     leader: Leader | None = None
+    commands: Commands | None = None
+    """Runs fixed commands, where the configuration has some."""
 
     def runtime(self, target: Target) -> ContainerRuntime:
         """The runtime that carries out a target's restarts."""
@@ -189,7 +192,7 @@ class Examiner:
         now = self._outside.clock.wall()
         history = journal_targets.history(db, target.name, simulated=observing)
         if ignoring is not None:
-            history = replace(history, attempts=tuple(a for a in history.attempts if a.id != ignoring))
+            history = _without(history, ignoring)
         return Remembered(
             history=history,
             pauses=journal_targets.pauses(db, at=now),
@@ -200,6 +203,14 @@ class Examiner:
             ),
             open_targets=frozenset(a.target for a in journal_attempts.unfinished(db) if a.id != ignoring),
         )
+
+
+def _without(history: History, attempt: int) -> History:
+    """As it was before an attempt: the approval that it uses was not used."""
+    asked = history.approval
+    if asked is not None and asked.attempt == attempt:
+        asked = replace(asked, attempt=None)
+    return replace(history, attempts=tuple(a for a in history.attempts if a.id != attempt), approval=asked)
 
 
 def fleet_members(config: Config, reports: Reports, in_flight: frozenset[str]) -> tuple[FleetMember, ...]:

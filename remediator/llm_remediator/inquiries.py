@@ -86,8 +86,10 @@ def status_text(overview: Mapping[str, Any], targets: Mapping[str, Any], *, as_j
         said = sentence if sentence.startswith(state) else f"{state}: {sentence}"
         next_action = view["next_action"].replace(f"the exporter says {sentence}", f"the exporter says {state}")
         lines += ["", f"{view['name']}: {said}", f"  next: {next_action}"]
-        lines.append(f"  refusing gate: {view['next_gate']}; budget {view['budget_remaining']} of {view['budget_total']}")
+        lines.append(f"  refusing gate: {view['next_gate']}; {_budget(view)}")
         lines.append(f"  container: {view['container']} on {view['host']}; alert {view['alert']}; {view['phase']}")
+        if view.get("awaiting_approval"):
+            lines.append(f"  AWAITS APPROVAL: llm-remediator approve {view['name']}")
         if view["latched"]:
             lines.append(f"  LATCHED: {view['latch_reason']}")
         if view["paused_until"] is not None:
@@ -173,11 +175,19 @@ def explanation_text(found: Mapping[str, Any], *, as_json: bool) -> str:
     return _joined([*lines, "nothing was restarted"])
 
 
+def _budget(view: Mapping[str, Any]) -> str:
+    """In the words of the gate."""
+    total = view["budget_total"]
+    return f"budget: {total - view['budget_remaining']} of {total} starts used"
+
+
 def changed_text(action: str, name: str | None, found: Mapping[str, Any]) -> str:
     """What a change did."""
     whom = name or "all targets"
     if action == "pause":
         return f"{whom}: paused until {stamp(found['paused_until'])}"
+    if action == "approve":
+        return f"{whom}: approved until {stamp(found['approved_until'])}; every gate is asked again before it is done"
     return f"{whom}: {'resumed' if action == 'resume' else 're-armed'}"
 
 

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from llm_remediator.model import Attempt, Phase, Result, Step
+from llm_remediator.model import RESTART, Attempt, Phase, Result, Step
 
 DIAGNOSTIC_LIMIT: Final = 256 * 1024
 """Bytes kept of one captured text, before compression."""
@@ -25,12 +25,13 @@ def open_attempt(
     at: float,
     simulated: bool,
     decision_id: int | None,
+    remedy: str = RESTART,
     steps: Sequence[Step] = (),
 ) -> int:
     """Write an intent; nothing was touched yet. Returns its id."""
     cursor = db.execute(
-        "INSERT INTO attempts (target, simulated, phase, decision_id, created_at) VALUES (?, ?, ?, ?, ?)",
-        (target, simulated, Phase.INTENT, decision_id, at),
+        "INSERT INTO attempts (target, simulated, phase, decision_id, created_at, remedy) VALUES (?, ?, ?, ?, ?, ?)",
+        (target, simulated, Phase.INTENT, decision_id, at, remedy),
     )
     attempt = int(cursor.lastrowid or 0)
     for step in steps:
@@ -142,6 +143,7 @@ def _attempts(db: sqlite3.Connection, rows: Iterable[sqlite3.Row]) -> Iterable[A
             closed_at=row["closed_at"],
             settled_at=row["settled_at"],
             detail=row["detail"],
+            remedy=row["remedy"],
             steps=tuple(steps.get(row["id"], ())),
         )
 

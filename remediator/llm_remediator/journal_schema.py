@@ -59,4 +59,14 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         done_at REAL
     );
     """,
+    """
+    ALTER TABLE attempts ADD COLUMN remedy TEXT NOT NULL DEFAULT 'restart';
+    CREATE TABLE approvals (
+        id INTEGER PRIMARY KEY, target TEXT NOT NULL, incarnation TEXT NOT NULL, remedy TEXT NOT NULL,
+        asked_at REAL NOT NULL, proven_at REAL NOT NULL, text TEXT NOT NULL,
+        approved_at REAL, approved_by TEXT NOT NULL DEFAULT '', expires_at REAL NOT NULL DEFAULT 0,
+        attempt INTEGER
+    );
+    CREATE INDEX approvals_target ON approvals (target, id);
+    """,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from llm_remediator.journal_approvals import newest
 from llm_remediator.journal_attempts import attempts
 from llm_remediator.model import ForeignStart, History, Latch, Pause
 
@@ -22,6 +23,7 @@ def history(db: sqlite3.Connection, target: str, *, simulated: bool) -> History:
         ),
         latch=latch(db, target, simulated=simulated),
         rearmed_at=rearmed_at(db, target),
+        approval=newest(db, target),
     )
 
 

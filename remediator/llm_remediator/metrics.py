@@ -74,6 +74,7 @@ class RemediationCollector(Collector):
 
         yield flag(names.IN_PROGRESS, [v.in_progress for v in views])
         yield flag(names.LATCHED, [v.latched for v in views])
+        yield flag(names.AWAITING_APPROVAL, [bool(v.awaiting_approval) for v in views])
         yield flag(names.PAUSED, [v.paused_until is not None for v in views])
         yield flag(names.FOREIGN_OWNER, [bool(v.foreign_owner) for v in views])
         yield flag(names.WRONG_CONTAINER, [v.wrong_container for v in views])

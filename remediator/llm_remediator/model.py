@@ -21,6 +21,8 @@ class Mode(StrEnum):
     ACT = "act"
 
 
+RESTART = "restart"
+"""The remedy of every back end: its own restart."""
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -42,6 +44,8 @@ class Verb(StrEnum):
     """Not a case for us as things stand."""
     DEFER = "defer"
     """Not now: waiting alone may change it."""
+    AWAITING_APPROVAL = "awaiting_approval"
+    """Everything speaks for it; a person has the last word."""
     LATCH = "latch"
     """No more attempts until a person re-arms (or once, after a long time)."""
 
@@ -93,6 +97,12 @@ class Rules:
     """A latch comes off by itself once after this; 0 = never."""
     windows: tuple[Window, ...] = ()
     """When restarts are allowed; none = always."""
+    approve: bool = False
+    """A person must approve each restart."""
+    approval_expires: float = 900.0
+    """How long an approval holds, and how old a proof may be that a person is asked about."""
+    remedies: tuple[str, ...] = (RESTART,)
+    """What is tried, attempt by attempt: `restart`, or the name of a fixed command; the last one again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +205,7 @@ class Attempt:
     settled_at: float | None = None
     """When `verified` became `recovered`, or the next act made it a relapse."""
     detail: str = ""
+    remedy: str = RESTART
     steps: tuple[Step, ...] = ()
 
     @property
@@ -247,6 +258,23 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """What a person was asked, and said: one remedy, for one incarnation, once."""
+
+    id: int
+    incarnation: str
+    remedy: str
+    asked_at: float
+    proven_at: float
+    """When all gates but this one last passed: later than `asked_at` if nobody answers for long."""
+    approved_by: str = ""
+    """Empty: nobody did yet."""
+    expires_at: float = 0.0
+    attempt: int | None = None
+    """The attempt that used it up."""
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """What the journal knows about a target that the gates need."""
 
@@ -256,6 +284,8 @@ class History:
     latch: Latch | None = None
     rearmed_at: float | None = None
     """When a person last re-armed it: what came before is forgiven."""
+    approval: Approval | None = None
+    """The newest question to a person, and the answer."""
 
 
 # --- what is known at the moment of a decision ----------------------------------------------------
@@ -373,6 +403,11 @@ class Snapshot:
         known = [s for s in starts if s is not None]
         return max(known) if known and len(known) == len(starts) else None
 
+    @property
+    def incarnation(self) -> str:
+        """Of all containers together: changes with any start of any of them."""
+        return " ".join(c.incarnation for c in self.containers)
+
 
 class Fact(StrEnum):
     """A costly fact that a gate may ask for."""
@@ -412,3 +447,4 @@ class Decision:
     reason: str
     text: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    remedy: str = RESTART

@@ -19,7 +19,7 @@ class Metric:
 DECISIONS = Metric(
     "llm_remediation_decisions_total",
     "counter",
-    "Decisions by what was decided (act, would_act, skip, defer, latch) and the gate's reason.",
+    "Decisions by what was decided (act, would_act, skip, defer, awaiting_approval, latch) and the gate's reason.",
     ("target", "decision", "reason"),
 )
 ACTIONS = Metric(
@@ -35,6 +35,12 @@ IN_PROGRESS = Metric(
     ("target",),
 )
 LATCHED = Metric("llm_remediation_latched", "gauge", "1 while only a person (or a long time) re-arms it.", ("target",))
+AWAITING_APPROVAL = Metric(
+    "llm_remediation_awaiting_approval",
+    "gauge",
+    "1 while everything speaks for a restart but a person, who was asked, has not approved it.",
+    ("target",),
+)
 PAUSED = Metric("llm_remediation_paused", "gauge", "1 while paused, alone or with all targets.", ("target",))
 BUDGET_REMAINING = Metric("llm_remediation_budget_remaining", "gauge", "Restarts left in the running window.", ("target",))
 COOLDOWN_UNTIL = Metric(
@@ -111,6 +117,7 @@ ALL: tuple[Metric, ...] = (
     ACTIONS,
     IN_PROGRESS,
     LATCHED,
+    AWAITING_APPROVAL,
     PAUSED,
     BUDGET_REMAINING,
     COOLDOWN_UNTIL,

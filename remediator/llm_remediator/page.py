@@ -59,8 +59,8 @@ def target(
     )
 
 
-def confirm(action: str, name: str | None, token: str) -> str:
-    """The form behind a button. Only this POSTs."""
+def confirm(action: str, name: str | None, token: str, asked: TargetView | None = None) -> str:
+    """The form behind a button. Only this POSTs. `asked`: the target whose question `approve` answers."""
     whom = f"target {name}" if name is not None else "all targets"
     says, verb = {
         "pause": (f"Pause {whom}: nothing is restarted until the pause ends by itself.", "Pause"),
@@ -70,13 +70,21 @@ def confirm(action: str, name: str | None, token: str) -> str:
             "if it is stuck, it may be restarted at once.",
             "Re-arm",
         ),
+        "approve": (
+            f"{asked.awaiting_approval if asked is not None else whom}. Every gate is asked once more; if all pass, it is "
+            "done at once. Your approval is for this start of the container alone.",
+            "Approve",
+        ),
     }[action]
     scope = f"targets/{quote(name, safe='')}/" if name is not None else ""
     fields: list[Child] = [tag("input", type="hidden", name=FIELD, value=token)]
     if action == "pause":
         fields.append(tag("label", "For ", tag("input", name="for", value="1h", size="6", required=True)))
         fields.append(tag("label", "Why ", tag("input", name="reason", maxlength="500")))
-    fields.append(tag("label", "Your name ", tag("input", name="by", maxlength="100", autocomplete="name")))
+    if asked is not None:
+        fields.append(tag("input", type="hidden", name="request", value=str(asked.approval_request)))
+    named = tag("input", name="by", maxlength="100", autocomplete="name", required=action == "approve")
+    fields.append(tag("label", "Your name ", named))
     fields.append(tag("button", verb, type="submit"))
     fields.append(tag("a", "Cancel", href="/", class_="button quiet"))
     return _document(
@@ -145,6 +153,7 @@ def _card(view: TargetView, seen: Overview, now: float, *, linked: bool = True) 
     kind = "good" if view.state in _GOOD else "bad" if view.state in _BAD else "odd"
     name = tag("a", view.name, href=f"/targets/{quote(view.name, safe='')}") if linked else view.name
     flags: list[tuple[bool, str]] = [
+        (bool(view.awaiting_approval), f"A person decides: {view.awaiting_approval}"),
         (view.latched, f"Latched: {view.latch_reason}"),
         (bool(view.foreign_owner), f"Somebody else restarts it, we stand down: {view.foreign_owner}"),
         (view.wrong_container, "Our restart was not seen at its address: check its container in remediator.yml"),
@@ -161,7 +170,7 @@ def _card(view: TargetView, seen: Overview, now: float, *, linked: bool = True) 
         ("Phase", view.phase),
         ("Alert", view.alert),
         ("Container", f"{view.container} on {view.host}"),
-        ("Budget", f"{view.budget_remaining} of {view.budget_total} restarts left"),
+        ("Budget", f"{view.budget_total - view.budget_remaining} of {view.budget_total} starts used"),
         ("Last restart", _when(view.last_restart, now)),
     ]
     listed = [x for k, v in facts if v not in (None, "") for x in (tag("dt", k), tag("dd", v))]
@@ -176,12 +185,13 @@ def _card(view: TargetView, seen: Overview, now: float, *, linked: bool = True) 
             _button("pause", view.name),
             _button("resume", view.name) if view.paused_until is not None else None,
             _button("rearm", view.name) if view.latched else None,
+            _button("approve", view.name) if view.awaiting_approval else None,
         ),
     )
 
 
 def _button(action: str, name: str | None) -> Markup:
-    words = {"pause": "Pause", "resume": "Resume", "rearm": "Re-arm"}[action]
+    words = {"pause": "Pause", "resume": "Resume", "rearm": "Re-arm", "approve": "Approve"}[action]
     query = f"?target={quote(name, safe='')}" if name is not None else ""
     label = f"{words}…" if name is not None else f"{words} all…"
     return tag("a", label, href=f"/confirm/{action}{query}", class_="button")

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from llm_common.guard import Guard
-from llm_remediator import journal_audit, journal_targets
+from llm_remediator import journal_approvals, journal_audit, journal_targets
 from llm_remediator.config import Config
 from llm_remediator.courier import Courier
 from llm_remediator.diagnose import capture
 from llm_remediator.evidence import evidence
 from llm_remediator.examine import Outside
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Decision, Fact, Pause, Result, Snapshot, Target
+from llm_remediator.model import Approval, Decision, Fact, Pause, Result, Snapshot, Target, Verb
 from llm_remediator.policy import decide, explain
 from llm_remediator.ports import Notifier
 from llm_remediator.service import (
@@ -128,6 +128,33 @@ class Remediator:
         await self._journal.run(write)
         self.worker.audit.write("rearm", at=now, target=target, by=by)
         self.worker.wake()
+
+    async def approve(self, target: str, *, request: int | None, by: str) -> float:
+        """Approve what the last look asked for; every gate is asked again before anything is done."""
+        known = self._target(target)
+        now = self._outside.clock.wall()
+        why_not = self._nothing_to_approve(target)
+
+        def write(db: sqlite3.Connection) -> Approval:
+            journal_targets.touch(db, now)
+            return journal_approvals.approve(
+                db, target, request=request, by=by, at=now, lasts=known.rules.approval_expires, why_not=why_not
+            )
+
+        given = await self._journal.run(write)
+        self.worker.audit.write("approve", at=now, target=target, by=by, remedy=given.remedy, until=given.expires_at)
+        self.worker.wake()
+        return given.expires_at
+
+    def _nothing_to_approve(self, target: str) -> str:
+        """Why the last look does not ask a person, or the empty string."""
+        last = self.worker.snapshots.get(target)
+        if last is None:
+            return "it was not looked at yet"
+        decided = decide(last)
+        if isinstance(decided, Fact):
+            return "it is being proven"
+        return "" if decided.verb is Verb.AWAITING_APPROVAL else decided.text
 
     # --- what is shown
 

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 
-from llm_remediator import fault, journal_attempts, journal_targets
+from llm_remediator import fault, journal_approvals, journal_attempts, journal_targets
 from llm_remediator.audit import AuditLog
 from llm_remediator.closing import Closing, Tally, close, decision_of, record
 from llm_remediator.config import Config
@@ -20,10 +20,11 @@ from llm_remediator.examine import Examiner, Outside
 from llm_remediator.journal_audit import put_notice, record_decision
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.ledger import Ledger
-from llm_remediator.model import Alert, Attempt, Backend, Decision, Phase, Result, Snapshot, Step, Target, Verb
+from llm_remediator.model import RESTART, Alert, Attempt, Decision, Phase, Result, Snapshot, Step, Target, Verb
 from llm_remediator.policy import explain
 from llm_remediator.ports import Container, Notice
-from llm_remediator.restarting import POLL, Restarting
+from llm_remediator.remedy_command import CommandRemedy
+from llm_remediator.restarting import POLL, Doctor, Restarting
 from llm_remediator.service import StoreError
 from llm_remediator.verification import WITNESS_WITHIN, Verification, patience, verify
 
@@ -59,14 +60,24 @@ class Remedy:
     async def intend(self, snapshot: Snapshot, decision: Decision) -> int:
         """Write the decision and the intent in one transaction. `StoreError`: then nothing is done."""
         fault.point("before_intent")
-        steps = [self._step(i, box) for i, box in enumerate(snapshot.containers)]
+        grace = self._grace(decision.remedy)
+        steps = [self._step(i, box, grace) for i, box in enumerate(snapshot.containers)]
 
         def write(db: sqlite3.Connection) -> int:
             decided, _ = record_decision(db, decision, mode=snapshot.mode.value, gates=explain(snapshot), repeat=False)
             journal_targets.touch(db, decision.at)
-            return journal_attempts.open_attempt(
-                db, self._target.name, at=decision.at, simulated=False, decision_id=decided, steps=steps
+            attempt = journal_attempts.open_attempt(
+                db,
+                self._target.name,
+                at=decision.at,
+                simulated=False,
+                decision_id=decided,
+                remedy=decision.remedy,
+                steps=steps,
             )
+            if self._target.rules.approve and snapshot.history.approval is not None:
+                journal_approvals.use(db, snapshot.history.approval, attempt)
+            return attempt
 
         attempt = await self._ledger.once(write)
         log.warning("intent to restart: %s", decision.text, extra={"target": self._target.name, "attempt": attempt})
@@ -88,7 +99,8 @@ class Remedy:
         reports = await self._examiner.reports()
         _, again = await self._examiner.decide(self._target, alert, reports, ignoring=attempt_id)
         fault.point("after_recheck")
-        if again.verb is not Verb.ACT:
+        attempt = await self._ledger.attempt(attempt_id)
+        if again.verb is not Verb.ACT or again.remedy != attempt.remedy:
             await self._ledger.store(lambda db: record(db, again, self._config.mode, "recheck"))
             await self._close(attempt_id, Closing(Result.WITHDRAWN, f"the last check said no: {again.text}"))
             return
@@ -104,12 +116,16 @@ class Remedy:
             return
         if attempt.phase in (Phase.INTENT, Phase.ACTING):
             restarting = Restarting(
-                self._target.name, self._runtime, self._outside.clock, self._ledger, partial(self._marked, attempt_id)
+                self._target.name,
+                self._doctor(attempt),
+                self._outside.clock,
+                self._ledger,
+                partial(self._marked, attempt_id),
             )
             for step in attempt.steps:
                 closing = await restarting.bring_through(attempt_id, step)
                 if closing is not None:
-                    await self._close(attempt_id, closing)
+                    await self._close(attempt_id, _of_remedy(closing, attempt))
                     return
             attempt = await self._ledger.attempt(attempt_id)
             acted_at = max((s.acted_at for s in attempt.steps if s.acted_at is not None), default=None)
@@ -122,12 +138,27 @@ class Remedy:
             fault.point("after_acted")
         await self._verify(attempt_id)
 
-    def _step(self, ordinal: int, box: Container) -> Step:
+    def _grace(self, remedy: str) -> float:
+        """Seconds that a remedy may take to stop the engine: a command's own timeout, if it is one."""
+        names = {remedy, *(s.command for s in self._target.selectors)}
+        return max([self._target.rules.stop_timeout, *(c.timeout for c in self._config.commands if c.name in names)])
+
+    def _doctor(self, attempt: Attempt) -> Doctor:
+        if attempt.remedy == RESTART or self._outside.commands is None:
+            return self._runtime
+        selectors = {s.container_id: selector for s, selector in zip(attempt.steps, self._target.selectors, strict=False)}
+        return CommandRemedy(
+            attempt.remedy,
+            self._outside.commands,
+            self._runtime,
+            selectors,
+            self._outside.clock,
+            self._grace(attempt.remedy),
+        )
+
+    def _step(self, ordinal: int, box: Container, grace: float) -> Step:
         # Never below the container's own grace: it is there because the engine needs it to drain.
-        grace = max(self._target.rules.stop_timeout, float(box.stop_timeout or 0))
-        if self._target.backend is Backend.COMMAND:
-            named = {c.name: c.timeout for c in self._config.commands}
-            grace = max(grace, *(named.get(s.command or "", 0.0) for s in self._target.selectors))
+        grace = max(grace, float(box.stop_timeout or 0))
         return Step(ordinal, self._target.host, box.id, box.name, box.started_at, box.started_at_raw, grace)
 
     def _marked(self, attempt_id: int, step: Step, at: float) -> None:
@@ -140,7 +171,9 @@ class Remedy:
     async def _verify(self, attempt_id: int) -> None:
         attempt = await self._ledger.attempt(attempt_id)
         self.phase = Phase.VERIFYING.value
-        await self._say(attempt, "acted", f"restarted {', '.join(s.name for s in attempt.steps)}")
+        did = "restarted" if attempt.remedy == RESTART else f"ran {attempt.remedy} for"
+        await self._say(attempt, "acted", f"{did} {', '.join(s.name for s in attempt.steps)}")
+        doctor = self._doctor(attempt)
         acting_at = attempt.acting_at if attempt.acting_at is not None else attempt.created_at
         acted_at = attempt.acted_at if attempt.acted_at is not None else acting_at
         name = self._target.name
@@ -148,7 +181,7 @@ class Remedy:
         within = patience(earlier, self._target.rules.verify_within)
         while True:
             reported = await self._outside.exporter.target(self._target.name)
-            boxes = [await self._runtime.inspect(s.container_id) for s in attempt.steps]
+            boxes = [await doctor.inspect(s.container_id) for s in attempt.steps]
             verdict = verify(
                 now=self._outside.clock.wall(),
                 acting_at=acting_at,
@@ -190,6 +223,14 @@ class Remedy:
         log.warning("%s: %s", closing.result, closing.text, extra={"target": self._target.name, "attempt": attempt_id})
         fault.point("after_close")
         self._changed()
+
+
+def _of_remedy(closing: Closing, attempt: Attempt) -> Closing:
+    """After a command, a container that is gone, stopped or untouched is the command's failure, for a person to see."""
+    ours = closing.result in (Result.RECREATED, Result.STOPPED_BY_OTHER, Result.UNKILLABLE)
+    if attempt.remedy == RESTART or not ours:
+        return closing
+    return Closing(Result.FAILED, f"{attempt.remedy} was run, but {closing.text}", latch="remedy_failed")
 
 
 def _closing(verdict: Verification, result: Result) -> Closing:

@@ -10,12 +10,13 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from llm_remediator import fault, journal_attempts, journal_targets
 from llm_remediator.closing import Closing
 from llm_remediator.ledger import Ledger
 from llm_remediator.model import Phase, Result, Step
-from llm_remediator.ports import Clock, Container, ContainerRuntime, Outcome, Status
+from llm_remediator.ports import Clock, Container, Outcome, Status
 from llm_remediator.reconcile import Found, Settled, settle
 from llm_remediator.service import StoreError
 
@@ -25,13 +26,29 @@ _OPEN = frozenset({Found.WAIT, Found.UNREACHABLE})
 _ANSWERS = frozenset({Status.OK, Status.REFUSED, Status.NOT_FOUND})
 
 
+class Doctor(Protocol):
+    """What a restart needs of a back end."""
+
+    async def inspect(self, container_id: str) -> Outcome[Container]:
+        """The container as it stands."""
+        ...
+
+    async def restart(self, container_id: str, *, stop_timeout: float) -> Outcome[None]:
+        """The one call."""
+        ...
+
+    async def start(self, container_id: str) -> Outcome[None]:
+        """The one `/start` that mends a half restart."""
+        ...
+
+
 class Restarting:
     """Brings the steps of an attempt through. `acting` is told of each mark, before its call."""
 
     def __init__(
         self,
         target: str,
-        runtime: ContainerRuntime,
+        runtime: Doctor,
         clock: Clock,
         ledger: Ledger,
         acting: Callable[[Step, float], None],

@@ -109,17 +109,24 @@ class CommandRuntime:
 
     async def restart(self, container_id: str, *, stop_timeout: float) -> Outcome[None]:
         """Run it once. Exit status 0 is success; cut off at its timeout is ambiguous."""
-        command = self._commands.get(container_id)
+        return await self._carry_out(container_id, container_id)
+
+    async def carry_out(self, name: str, container_id: str) -> Outcome[None]:
+        """Run the command of that name once, in place of the restart of any back end's container."""
+        return await self._carry_out(command_id(name), container_id)
+
+    async def _carry_out(self, number: str, container_id: str) -> Outcome[None]:
+        command = self._commands.get(number)
         if command is None:
-            return failed(Status.NOT_FOUND, f"no command with id {container_id[:12]}")
-        if container_id in self._out:
+            return failed(Status.NOT_FOUND, f"no command with id {number[:12]}")
+        if number in self._out:
             return failed(Status.UNAVAILABLE, f"{command.name} is running already")
-        self._out.add(container_id)
+        self._out.add(number)
         began = self._monotonic()
         try:
             ran = await self._run(list(command.argv), command.timeout)
         finally:
-            self._out.discard(container_id)
+            self._out.discard(number)
         seconds = self._monotonic() - began
         if isinstance(ran, Outcome):
             return failed(ran.status, ran.detail, seconds)

@@ -109,6 +109,10 @@ class TargetView:
     foreign_owner: str
     """Who else restarts it, or empty."""
     wrong_container: bool
+    awaiting_approval: str = ""
+    """What a person is asked to approve, in words; empty if nothing is asked."""
+    approval_request: int | None = None
+    """Number of that question: an answer to an earlier one is refused."""
     warnings: tuple[str, ...] = ()
 
 
@@ -211,6 +215,10 @@ class Service(Protocol):
 
     async def rearm(self, target: str, *, by: str) -> None:
         """Take a latch off. `NotPossibleError` if it is not latched."""
+        ...
+
+    async def approve(self, target: str, *, request: int | None, by: str) -> float:
+        """A person's word on the restart that awaits it. Returns when it expires. `NotPossibleError` if none does."""
         ...
 
     def healthy(self) -> tuple[bool, str]:

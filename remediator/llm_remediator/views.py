@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from llm_remediator.mapping import mismatch
-from llm_remediator.model import Alert, Fact, GateResult, Mode, Snapshot, Target, Verb
-from llm_remediator.policy import GATES, budget_left, cooldown_until, decide
+from llm_remediator.model import Alert, Decision, Fact, GateResult, Mode, Snapshot, Target, Verb
+from llm_remediator.policy import GATES, approval, budget_left, cooldown_until, decide, remedy
 from llm_remediator.policy.words import clock
 from llm_remediator.service import Explanation, GateView, TargetView
 
@@ -31,7 +31,7 @@ def explanation(snapshot: Snapshot, results: Iterable[GateResult], evidence: dic
     decided = decide(snapshot)
     if isinstance(decided, Fact):
         would = "act" if snapshot.mode is Mode.ACT else "would_act"
-        text = f"every gate that can be asked now passes; a restart still needs {_WAITS[decided]}"
+        text = f"every gate that can be asked now passes; it still needs {_needed(snapshot, decided)}"
         verb, reason = would, f"needs_{decided.value}"
     else:
         verb, reason, text = decided.verb.value, decided.reason, decided.text
@@ -44,6 +44,11 @@ def explanation(snapshot: Snapshot, results: Iterable[GateResult], evidence: dic
         gates=tuple(GateView(r.gate, r.answer.passed, r.answer.text) for r in results),
         evidence=evidence,
     )
+
+
+def _needed(snapshot: Snapshot, fact: Fact) -> str:
+    person = ", and then a person's approval" if approval(snapshot).passed is None else ""
+    return f"{_WAITS[fact]}{person}"
 
 
 def unseen(target: Target) -> TargetView:
@@ -64,7 +69,7 @@ def unseen(target: Target) -> TargetView:
         latch_reason="",
         paused_until=None,
         pause_reason="",
-        budget_remaining=0,
+        budget_remaining=target.rules.budget.restarts,
         budget_total=target.rules.budget.restarts,
         cooldown_until=None,
         last_restart=None,
@@ -84,6 +89,10 @@ def target_view(last: Snapshot, now: float, phase: str) -> TargetView:
     latch = history.latch
     gate, action, waits = _next(as_if_firing(snapshot, "view"))
     made = [a.at for a in history.attempts if a.counts and a.acting_at is not None]
+    # At the moment of that look: a question whose proof just grew old is open until the next one.
+    decided = decide(last)
+    waits_for_person = isinstance(decided, Decision) and decided.verb is Verb.AWAITING_APPROVAL
+    awaiting = decided.text if isinstance(decided, Decision) and waits_for_person else ""
     foreign = next((d for g, d in _refusals(snapshot) if g == "foreign_owner"), "")
     return TargetView(
         name=target.name,
@@ -107,15 +116,19 @@ def target_view(last: Snapshot, now: float, phase: str) -> TargetView:
         last_restart=made[-1] if made else None,
         foreign_owner=foreign,
         wrong_container=latch is not None and latch.reason == "wrong_container",
+        awaiting_approval=awaiting,
+        approval_request=history.approval.id if awaiting and history.approval is not None else None,
         warnings=_warnings(snapshot),
     )
 
 
 def _next(snapshot: Snapshot) -> tuple[str, str, bool]:
     decided = decide(snapshot)
-    verb = "restart" if snapshot.mode is Mode.ACT else "note that it would restart (mode observe)"
+    what = remedy(snapshot)
+    verb = what if snapshot.mode is Mode.ACT else f"note that it would {what} (mode observe)"
     if isinstance(decided, Fact):
-        return "none", f"{verb} once {_WAITS[decided]} confirms it", False
+        asks = approval(snapshot).passed is None
+        return "approval" if asks else "none", f"{verb} once {_needed(snapshot, decided)} confirms it", False
     if decided.verb in (Verb.ACT, Verb.WOULD_ACT):
         return "none", verb, False
     return decided.gate, f"none: {decided.text}", decided.gate in ("cooldown", "budget")

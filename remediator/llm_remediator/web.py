@@ -10,6 +10,7 @@ import dataclasses
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -72,11 +73,12 @@ class RemediatorWeb:
                 web.post("/api/v1/targets/{name}/pause", self.pause),
                 web.post("/api/v1/targets/{name}/resume", self.resume),
                 web.post("/api/v1/targets/{name}/rearm", self.rearm),
+                web.post("/api/v1/targets/{name}/approve", self.approve),
                 web.post("/api/v1/pause", self.pause),
                 web.post("/api/v1/resume", self.resume),
                 web.get("/", self.front),
                 web.get("/targets/{name}", self.target_page),
-                web.get("/confirm/{action:pause|resume|rearm}", self.confirm),
+                web.get("/confirm/{action:pause|resume|rearm|approve}", self.confirm),
                 web.get("/metrics", self.metrics),
                 web.get("/config", self.config),
                 web.get("/-/healthy", self.healthy),
@@ -213,6 +215,18 @@ class RemediatorWeb:
         await self._service.rearm(name, by=_who(request, asked))
         return self._answer(request, {"target": name, "latched": False})
 
+    async def approve(self, request: web.Request) -> web.Response:
+        """Body: `by`, who approves; `request`, the number of the question that is answered, if it must be that one."""
+        asked = await self._asked(request)
+        name, question = request.match_info["name"], asked.get("request", "")
+        if not asked.get("by", "").strip():
+            return refused(400, 'by: say who approves it, e.g. {"by": "kim"}')
+        if not re.fullmatch("[0-9]{0,15}", question, re.ASCII):
+            return refused(400, "request: is the number of a question, as awaiting_approval shows it")
+        by = _who(request, asked)
+        until = await self._service.approve(name, request=int(question) if question else None, by=by)
+        return self._answer(request, {"target": name, "approved_until": until, "approved_by": by})
+
     async def drill(self, request: web.Request) -> web.Response:
         """The whole path without the restart call."""
         await self._asked(request)
@@ -263,12 +277,16 @@ class RemediatorWeb:
     async def confirm(self, request: web.Request) -> web.Response:
         """A form that says what the button will do; it works without scripts."""
         action, name = request.match_info["action"], request.query.get("target")
-        if name is not None and all(t.name != name for t in self._service.targets()):
+        view = next((t for t in self._service.targets() if t.name == name), None)
+        if name is not None and view is None:
             raise UnknownTargetError(name)
-        if name is None and action == "rearm":
-            return refused(400, "re-arm one target at a time")
+        if name is None and action in ("rearm", "approve"):
+            return refused(400, f"{'re-arm' if action == 'rearm' else action} one target at a time")
+        asked = view if action == "approve" else None
+        if asked is not None and not asked.awaiting_approval:
+            return refused(409, f"{name}: nothing awaits approval")
         session = request.cookies.get(COOKIE) or self._guard.new_session()
-        response = as_html(page.confirm(action, name, self._guard.token(session)))
+        response = as_html(page.confirm(action, name, self._guard.token(session), asked))
         response.set_cookie(COOKIE, session, httponly=True, samesite="Strict", secure=request.secure, path="/")
         return response
 

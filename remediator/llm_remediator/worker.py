@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from llm_common.guard import Guard
-from llm_remediator import journal_attempts, journal_audit, journal_targets
+from llm_remediator import journal_approvals, journal_attempts, journal_audit, journal_targets
 from llm_remediator.asking import Asking
 from llm_remediator.audit import AuditLog
 from llm_remediator.closing import Tally, latch_by_decision, settle_successes, simulate, stand_down
@@ -174,6 +174,8 @@ class Worker:
                 db, seen, mode=mode.value, gates=explain(snapshot), repeat=not simulated
             )
             journal_targets.touch(db, seen.at)
+            if seen.verb is Verb.AWAITING_APPROVAL:
+                journal_approvals.ask(db, seen, snapshot.incarnation, lasts=rules.approval_expires, mode=mode)
             if seen.verb is Verb.LATCH:
                 latch_by_decision(db, seen, rules, mode)
             if seen.reason == "foreign_owner" and mode is Mode.ACT:

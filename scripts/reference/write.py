@@ -6,6 +6,7 @@ Run it with the project's Python: ``python scripts/reference/write.py``.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -182,11 +183,13 @@ def routes(kind: type[Any]) -> Sequence[str]:
     return found
 
 
+def without_pattern(path: str) -> str:
+    """A route's path as aiohttp tells it: `{action:pause|resume}` is `{action}`."""
+    return re.sub(r":[a-z|]+}", "}", path)
+
+
 def _routes_table(known: Sequence[str], said: Mapping[str, str]) -> str:
-    plain = {
-        path.replace(":live|ready|startup", "").replace(":pause|resume|rearm", ""): (path, text)
-        for path, text in said.items()
-    }
+    plain = {without_pattern(path): (path, text) for path, text in said.items()}
     return table(("request", "answer"), ((f"`{plain[path][0]}`", plain[path][1]) for path in known))
 
 

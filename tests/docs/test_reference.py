@@ -44,7 +44,7 @@ def test_every_key_of_the_configuration_has_a_meaning_and_none_is_invented(write
 def test_every_route_has_a_meaning_and_none_is_invented(write: ModuleType, service: str) -> None:
     routes = set(write.routes(getattr(write, f"{service}Web")))
     said = write.meanings()[f"{service.lower()}_http"]
-    plain = {path.replace(":live|ready|startup", "").replace(":pause|resume|rearm", "") for path in said}
+    plain = set(map(write.without_pattern, said))
     assert plain == routes
 
 

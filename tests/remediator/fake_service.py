@@ -140,6 +140,13 @@ class FakeService:
             raise NotPossibleError(f"{target} is not latched")
         self.calls.append(("rearm", target, by))
 
+    async def approve(self, target: str, *, request: int | None, by: str) -> float:
+        self._known(target)
+        if not next(v for v in self.views if v.name == target).awaiting_approval:
+            raise NotPossibleError("nothing awaits approval")
+        self.calls.append(("approve", target, request, by))
+        return NOW + 900
+
     def healthy(self) -> tuple[bool, str]:
         return self.health
 

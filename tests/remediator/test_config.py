@@ -194,3 +194,52 @@ def test_time_windows_are_read_and_their_mistakes_named() -> None:
     said = "\n".join(problems(defaults={"windows": wrong}))
     for key in ("days: 'someday'", "from: '8'", "to: '25:00'", "timezone: 'Mars/Olympus'"):
         assert f"defaults.windows[0].{key}" in said
+
+
+COMMANDS = {"recreate": {"argv": ["/usr/bin/docker", "compose", "up", "-d", "--force-recreate", "vllm"]}}
+
+
+def test_a_ladder_and_an_approval_are_inherited_and_overridden() -> None:
+    document = SMALL | {
+        "commands": COMMANDS,
+        "defaults": {"approve": True, "approval_expires": "30m", "remedies": ["restart", "recreate"]},
+        "targets": [
+            {"name": "a", "docker": {"container": "a"}},
+            {"name": "b", "docker": {"container": "b"}, "approve": False, "remedies": ["restart"]},
+        ],
+    }
+    first, second = parse(document).targets
+    assert (first.rules.approve, first.rules.approval_expires, first.rules.remedies) == (
+        True,
+        1800.0,
+        ("restart", "recreate"),
+    )
+    assert (second.rules.approve, second.rules.remedies) == (False, ("restart",))
+    assert parse(SMALL).targets[0].rules.approve is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"approve": "yes"}, "approve: must be true or false"),
+        ({"approve": True, "approval_expires": "5s"}, "approval_expires: "),
+        ({"remedies": []}, "remedies: is empty"),
+        ({"remedies": "recreate"}, "remedies: must be a list"),
+        (
+            {"remedies": ["restart", "recrate"]},
+            "recrate is neither restart nor one of commands; choose from restart, recreate",
+        ),
+        ({"remedies": ["restart"] * 4}, "remedies: 4 remedies, but budget.restarts is 3: the last would never be tried"),
+        (
+            {"remedies": ["restart", "recreate"], "budget": {"restarts": 1}},
+            "2 remedies, but budget.restarts is 1: the last would never be tried",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_approval_or_a_ladder(changes: dict[str, Any], words: str) -> None:
+    assert any(p.startswith("targets[0]") and words in p for p in problems(commands=COMMANDS, **target(**changes)))
+
+
+def test_a_command_cannot_have_the_name_of_the_restart() -> None:
+    (problem,) = problems(commands={"restart": COMMANDS["recreate"]})
+    assert problem.startswith("commands.restart: has the name of")

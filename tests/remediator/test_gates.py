@@ -9,6 +9,7 @@ import pytest
 
 from llm_remediator.model import (
     Alert,
+    Approval,
     Backend,
     Budget,
     Decision,
@@ -47,6 +48,9 @@ from remediator.scenes import (
 )
 
 MINUTE = 60.0
+APPROVED_ONLY = Rules(approve=True)
+ASKED = Approval(1, box().incarnation, "restart", NOW - MINUTE, NOW - MINUTE)
+GRANTED = replace(ASKED, approved_by="kim", expires_at=NOW + 1)
 CLOSED = Window(frozenset(), 0, 24 * 60)
 D_STATE = Process(7, 1, "D", "nvidia_poll", 900.0, "VLLM::EngineCore")
 
@@ -69,7 +73,7 @@ def test_gates_stand_in_the_order_of_the_design() -> None:
     assert [name for name, _ in GATES] == [
         "clock", "journal", "leader", "paused", "window", "alert", "state", "container", "running", "orchestrator",
         "startup_grace", "in_flight", "latched", "cooldown", "budget", "foreign_owner", "breaker", "concurrency",
-        "unkillable", "proof", "alertmanager",
+        "approval", "unkillable", "proof", "alertmanager",
     ]  # fmt: skip
 
 
@@ -199,6 +203,20 @@ REFUSALS: list[tuple[str, str, Verb, Snapshot, str]] = [
         Verb.DEFER,
         ready(fleet=fleet("stuck", "busy", acts=tuple(NOW - 60 * n for n in range(1, 7)))),
         "6 restarts over all",
+    ),
+    (
+        "approval",
+        "awaiting_approval",
+        Verb.AWAITING_APPROVAL,
+        ready(target=target(APPROVED_ONLY)),
+        "restart awaits a person's approval: stuck: 3 held",
+    ),
+    (
+        "approval",
+        "awaiting_approval",
+        Verb.AWAITING_APPROVAL,
+        ready(target=target(APPROVED_ONLY), history=history(approval=ASKED), proof=None),
+        "asked 1m ago, nobody has approved it yet",
     ),
     (
         "unkillable",
@@ -342,6 +360,7 @@ PASSES: list[tuple[str, Snapshot]] = [
             proof=proven(state="failed", flat_since=None),
         ),
     ),
+    ("approved by a person", ready(target=target(APPROVED_ONLY), history=history(approval=GRANTED))),
     ("no Alertmanager configured", ready(alertmanagers_configured=0, witnesses=None)),
     ("two Alertmanagers agree", ready(witnesses=(Witness("http://a", True, 1), Witness("http://b", True, 1)))),
     (

@@ -7,10 +7,12 @@ crashes at any point, second copies, and clocks that jump.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
+import sqlite3
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from llm_remediator import fault, journal_targets
-from llm_remediator.journal_store import JournalLockedError
+from llm_remediator import fault, journal_approvals, journal_targets
+from llm_remediator.journal_store import JournalLockedError, open_readonly
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.model import Budget, FleetRules, Rules
 from llm_remediator.service import Delivery, NotPossibleError, ReceivedAlert
@@ -34,8 +36,11 @@ RULES = Rules(
     startup_grace=120.0,
     verify_within=300.0,
     min_healthy=1800.0,
+    remedies=("restart", "recreate"),
 )
 NAMES = ("a", "b", "c", "d", "e", "f")
+ASKING = ("e", "f")
+"""Nothing may be done to these without a person's word."""
 names = st.sampled_from(NAMES)
 
 
@@ -52,8 +57,14 @@ class Never(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         fleet = FleetRules(max_concurrent=1, max_unhealthy=0.9, budget=Budget(1000, 3600.0), storm_cooldown=0.0)
         pause_file = str(self.folder / "pause")
-        self.world = World(self.folder, NAMES, rules=RULES, fleet=fleet, interval=30.0, pause_file=pause_file)
+        asking = dict.fromkeys(ASKING, replace(RULES, approve=True, approval_expires=900.0))
+        self.world = World(
+            self.folder, NAMES, rules=RULES, rules_of=asking, fleet=fleet, interval=30.0, pause_file=pause_file
+        )
         self.world.docker.before_restart = self.witness
+        self.world.commands.before_command = self.witness_command
+        self.approved: dict[int, tuple[str, float]] = {}
+        """The incarnation that a person was asked about, and until when the word holds; gone once it was used."""
         self.wrong: list[str] = []
         self.paused_until: dict[str | None, float] = {}
         self.forgiven: dict[str, float] = {}
@@ -96,6 +107,13 @@ class Never(RuleBasedStateMachine):
         except AssertionError as error:
             self.wrong.append(str(error))
 
+    def witness_command(self, engine: Engine) -> None:
+        """The second remedy is as bound as the first, and comes after it."""
+        since = self.forgiven.get(engine.name, 0.0)
+        if not any(t > since for t in self.acts[engine.name]):
+            self.wrong.append(f"{engine.name}: the second remedy before the first")
+        self.witness(engine)
+
     @invariant()
     def no_restart_was_wrong(self) -> None:
         assert self.wrong == []
@@ -124,19 +142,20 @@ class Never(RuleBasedStateMachine):
         assert now - since >= RULES.cooldown, f"{name}: in cooldown, {now - since:.0f} s after the last start"
         key = (name, engine.box.incarnation)
         self.calls_for_attempt[key] = self.calls_for_attempt.get(key, 0) + 1
-        latch = self.run_in_thread_safe_journal(name)
+        if name in ASKING:
+            asked = self.beside(lambda db: journal_approvals.newest(db, name))
+            assert asked.id in self.approved, f"{name}: nobody approved it, or the approval was used before"
+            incarnation, until = self.approved.pop(asked.id)
+            assert incarnation == engine.box.incarnation, f"{name}: approved for another incarnation"
+            assert now < until, f"{name}: the approval had expired"
+        latch = self.beside(lambda db: journal_targets.latch(db, name, simulated=False))
         assert latch is None, f"{name}: latched"
         self.acts[name].append(now)
 
-    def run_in_thread_safe_journal(self, name: str) -> Any:
+    def beside(self, read: Callable[[sqlite3.Connection], Any]) -> Any:
         """Read the journal beside the remediator, as a person would."""
-        from llm_remediator.journal_store import open_readonly
-
-        connection = open_readonly(self.world.config.journal)
-        try:
-            return journal_targets.latch(connection, name, simulated=False)
-        finally:
-            connection.close()
+        with contextlib.closing(open_readonly(self.world.config.journal)) as connection:
+            return read(connection)
 
     @invariant()
     def nothing_is_left_stopped_by_us(self) -> None:
@@ -286,6 +305,25 @@ class Never(RuleBasedStateMachine):
         except NotPossibleError:
             return
         self.forgiven[name] = self.world.clock.now
+
+    @rule(name=st.sampled_from(ASKING), patience=st.sampled_from([0, 4, 8]))
+    def a_person_approves(self, name: str, patience: int) -> None:
+        assert self.world.remediator is not None
+        engine = self.world.engines[name]
+        if patience:
+            self.hang(name)
+        for _ in range(patience):
+            self.run(self._look(150.0))
+        try:
+            until = self.run(self.world.remediator.approve(name, request=None, by="kim"))
+        except NotPossibleError:
+            return
+        answered = self.beside(lambda db: journal_approvals.newest(db, name))
+        self.approved.setdefault(answered.id, (engine.box.incarnation, until))
+
+    @rule(how=st.sampled_from(["restart", "nothing", "refused", "recreate"]))
+    def next_command_goes(self, how: str) -> None:
+        self.world.commands.script.append(how)
 
     @rule(name=names, count=st.integers(1, 5))
     def webhooks(self, name: str, count: int) -> None:

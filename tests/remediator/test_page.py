@@ -60,7 +60,8 @@ def pages() -> list[str]:
     shown = [page.front(seen, views, [decision()], NOW), page.front(OVERVIEW, [], [], NOW)]
     shown += [page.target(seen, view, EXPLAINED, [decision()], NOW) for view in views]
     shown += [page.confirm(action, name, "t") for action in ("pause", "resume") for name in ("a&b/<c>", None)]
-    return [*shown, page.confirm("rearm", "a", "t")]
+    asked = target("a", awaiting_approval="restart awaits a person's approval", approval_request=7)
+    return [*shown, page.confirm("rearm", "a", "t"), page.confirm("approve", "a", "t", asked)]
 
 
 @pytest.mark.parametrize("html", pages())

@@ -135,6 +135,8 @@ def test_asking_a_running_one(config: Path, running: Running) -> None:
     assert "not paused" in again.stderr
     latched = run("rearm", "llm/a", *where)
     assert latched.returncode in (0, 1)
+    nothing = run("approve", "llm/a", "--by=kim", *where)
+    assert (nothing.returncode, "nothing awaits approval" in nothing.stderr) == (1, True)
     unknown = run("pause", "nope", *where)
     assert unknown.returncode == 2
     assert "there are: llm/a" in unknown.stderr
@@ -209,7 +211,7 @@ def test_the_token_is_found_in_the_web_config_beside_the_configuration(config: P
 
 def test_usage() -> None:
     assert run("--help").returncode == 0
-    for command in ("status", "journal", "report", "drill", "pause", "resume", "rearm", "socket-proxy"):
+    for command in ("status", "journal", "report", "drill", "pause", "resume", "rearm", "approve", "socket-proxy"):
         shown = run(command, "--help")
         assert shown.returncode == 0
         assert command in run("--help").stdout

@@ -188,6 +188,39 @@ async def test_resume_rearm_drill(http: Client, service: FakeService) -> None:
     assert (await http.post("/api/v1/targets/nope/pause", json={})).status == 404
 
 
+async def test_approval_is_a_named_persons(http: Client, service: FakeService) -> None:
+    path = "/api/v1/targets/a/approve"
+    answer = await http.post(path, json={"by": "kim"})
+    assert answer.status == 409
+    assert "nothing awaits approval" in (await answer.json())["error"]
+    service.views = [target("a", awaiting_approval="restart awaits a person's approval: stuck", approval_request=7)]
+    for bad in ({}, {"by": " "}, {"by": "kim", "request": "x"}, {"by": "kim", "request": "9" * 30}, {"by": 3}):
+        assert (await http.post(path, json=bad)).status == 400, bad
+    answer = await http.post(path, json={"by": "kim", "request": "7"})
+    assert (await answer.json())["approved_until"] == NOW + 900
+    (call,) = service.calls
+    assert call[:3] == ("approve", "a", 7)
+    assert call[3].startswith("kim from ")
+    assert (await http.post("/api/v1/targets/nope/approve", json={"by": "kim"})).status == 404
+
+
+async def test_the_page_asks_who_approves_what(http: Client, service: FakeService) -> None:
+    service.views = [
+        target("a"),
+        target("b", awaiting_approval="restart awaits a person's approval: stuck", approval_request=7),
+    ]
+    front = await (await http.get("/")).text()
+    assert 'href="/confirm/approve?target=b"' in front
+    assert 'href="/confirm/approve?target=a"' not in front
+    assert "A person decides: restart awaits" in front
+    form = await (await http.get("/confirm/approve?target=b")).text()
+    assert "restart awaits a person&#x27;s approval: stuck" in form
+    assert '<input type="hidden" name="request" value="7">' in form
+    assert '<input name="by" maxlength="100" autocomplete="name" required>' in form
+    assert (await http.get("/confirm/approve?target=a")).status == 409
+    assert (await http.get("/confirm/approve")).status == 400
+
+
 @pytest.mark.parametrize(
     ("headers", "data"),
     [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class Engine:
     box: Container
     sick_since: float | None = None
     cured_by_restart: bool = True
+    cured_by_recreate: bool = True
     traffic: bool = True
     canary: bool = True
     loads_for: float = 5.0
@@ -134,7 +135,7 @@ class Docker:
     async def find(self, selector: Selector) -> Outcome[tuple[Match, ...]]:
         if not self.reachable:
             return failed(Status.UNAVAILABLE, "daemon down")
-        found = [e for e in self.engines.values() if e.box.name == selector.container]
+        found = [e for e in self.engines.values() if e.box.name == selector.container and e.id]
         return Outcome(Status.OK, tuple(Match(e.id, e.box.name, e.box.state) for e in found))
 
     async def inspect(self, container_id: str) -> Outcome[Container]:
@@ -197,6 +198,41 @@ class Docker:
 
     async def close(self) -> None:
         return None
+
+
+class Commands:
+    """Fixed commands. How the next ones go: recreate (default), restart, nothing, refused, gone."""
+
+    def __init__(self, clock: Clock, docker: Docker) -> None:
+        self.clock = clock
+        self.docker = docker
+        self.ran: list[tuple[float, str, str]] = []
+        self.script: deque[str] = deque()
+        self.before_command: Callable[[Engine], None] = lambda _: None
+
+    async def carry_out(self, name: str, container_id: str) -> Outcome[None]:
+        engine = self.docker._by_id(container_id)
+        assert engine is not None
+        assert engine.box.running
+        self.before_command(engine)
+        self.ran.append((self.clock.now, name, engine.name))
+        how = self.script.popleft() if self.script else "recreate"
+        if how == "nothing":
+            return OK
+        if how == "refused":
+            return failed(Status.REFUSED, f"{name} ended with 1", 0.1)
+        engine.stop_events(self.clock.now)
+        self.clock.advance(1.5)
+        if how == "gone":
+            engine.id = ""
+            return failed(Status.REFUSED, f"{name} ended with 1", 1.5)
+        if how == "recreate":
+            engine.id = f"{len(self.ran):02x}" + engine.id[2:]
+            engine.box = replace(engine.box, id=engine.id)
+            engine.events.clear()
+            engine.cured_by_restart |= engine.cured_by_recreate
+        engine.started(self.clock.now)
+        return OK
 
 
 class Exporter:
@@ -326,6 +362,7 @@ class World:
         *,
         mode: Mode = Mode.ACT,
         rules: Rules | None = None,
+        rules_of: Mapping[str, Rules] | None = None,
         fleet: FleetRules | None = None,
         trigger: str = "alertmanager",
         **settings: Any,
@@ -337,7 +374,10 @@ class World:
         self.alertmanager = Alertmanager(self.exporter)
         self.inbox = Inbox()
         self.rules = rules or Rules()
-        targets = tuple(Target(n, Backend.DOCKER, "local", (Selector(container=f"box-{n}"),), self.rules) for n in names)
+        targets = tuple(
+            Target(n, Backend.DOCKER, "local", (Selector(container=f"box-{n}"),), (rules_of or {}).get(n, self.rules))
+            for n in names
+        )
         self.config = Config(
             mode=mode,
             trigger=trigger,
@@ -351,7 +391,10 @@ class World:
             **settings,
         )
         asked = (self.alertmanager,) if trigger == "alertmanager" else ()
-        self.outside = Outside({(Backend.DOCKER, "local"): self.docker}, self.exporter, asked, self.clock)
+        self.commands = Commands(self.clock, self.docker)
+        self.outside = Outside(
+            {(Backend.DOCKER, "local"): self.docker}, self.exporter, asked, self.clock, commands=self.commands
+        )
         self.journal = JournalThread(self.config.journal)
         self.remediator: Remediator | None = None
 

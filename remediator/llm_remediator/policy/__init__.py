@@ -12,10 +12,23 @@ from typing import Final
 
 from llm_remediator.model import Answer, Decision, Fact, GateResult, Mode, Snapshot, Verb
 from llm_remediator.policy import fleet, limits, proof, standing
+from llm_remediator.policy.approval import approval
 from llm_remediator.policy.fleet import breaker
+from llm_remediator.policy.ladder import remedy
 from llm_remediator.policy.limits import budget_left, cooldown_until, failures, starts_in_window
 
-__all__ = ["GATES", "breaker", "budget_left", "cooldown_until", "decide", "explain", "failures", "starts_in_window"]
+__all__ = [
+    "GATES",
+    "approval",
+    "breaker",
+    "budget_left",
+    "cooldown_until",
+    "decide",
+    "explain",
+    "failures",
+    "remedy",
+    "starts_in_window",
+]
 
 Gate = Callable[[Snapshot], Answer]
 
@@ -38,6 +51,7 @@ GATES: Final[tuple[tuple[str, Gate], ...]] = (
     ("foreign_owner", limits.foreign_owner),
     ("breaker", fleet.breaker_closed),
     ("concurrency", fleet.concurrency),
+    ("approval", approval),
     ("unkillable", proof.killable),
     ("proof", proof.fresh_proof),
     ("alertmanager", proof.still_firing),
@@ -46,6 +60,7 @@ GATES: Final[tuple[tuple[str, Gate], ...]] = (
 
 def decide(snapshot: Snapshot) -> Decision | Fact:
     """The decision, or the fact that the next gate needs before there can be one."""
+    what = remedy(snapshot)
     for name, gate in GATES:
         answer = gate(snapshot)
         if answer.passed is None and answer.needs is not None:
@@ -58,15 +73,18 @@ def decide(snapshot: Snapshot) -> Decision | Fact:
                 gate=name,
                 reason=answer.reason or name,
                 text=answer.text,
+                remedy=what,
             )
     act = snapshot.mode is Mode.ACT
+    would = "" if act else "would "
     return Decision(
         target=snapshot.target.name,
         at=snapshot.now,
         verb=Verb.ACT if act else Verb.WOULD_ACT,
         gate="none",
         reason="proven",
-        text=("restart: " if act else "would restart (mode observe): ") + proof.words(snapshot),
+        text=f"{would}{what}{'' if act else ' (mode observe)'}: {proof.words(snapshot)}",
+        remedy=what,
     )
 
 

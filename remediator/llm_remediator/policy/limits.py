@@ -12,19 +12,24 @@ _SICK = frozenset({"stalled", "stuck"})
 
 
 def failures(history: History, rules: Rules, now: float) -> int:
-    """Attempts in a row that did not keep it healthy for `min_healthy`; a person's re-arm forgives them.
+    """How many attempts in a row did not keep it healthy."""
+    return len(streak(history, rules, now))
+
+
+def streak(history: History, rules: Rules, now: float) -> list[Attempt]:
+    """Attempts in a row, newest first, that did not keep it healthy for `min_healthy`; a re-arm forgives them.
 
     A success is only forgotten after `min_healthy`, so that a cure which lasts minutes still backs off.
     """
-    count = 0
+    found = []
     later = now
     for attempt in reversed(_counted(history)):
         good = attempt.result in COUNTED_AS_GOOD and attempt.closed_at is not None
         if good and attempt.closed_at is not None and later - attempt.closed_at >= rules.min_healthy:
             break
-        count += 1
+        found.append(attempt)
         later = attempt.at
-    return count
+    return found
 
 
 def cooldown_of(rules: Rules, failed: int) -> float:
