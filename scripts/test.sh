@@ -13,7 +13,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-need_venv() { [ -e "$VENV/bin/.ready" ] || scripts/venv.sh "$VENV"; }
+need_venv() { [ "$VENV/bin/.ready" -nt pyproject.toml ] || scripts/venv.sh "$VENV"; }
 
 # Programs that tests run, out of the cache where the machine has none.
 need_programs() {
@@ -41,9 +41,10 @@ need_browser() {
     if is_debian && is_root; then apt_install chromium; else note "no Chromium here: the pages are not tested in a browser"; fi
 }
 
+# Two at a time, by file: most of them wait for something most of the time.
 unit() {
     say "unit tests and rules, with branch coverage"
-    "$VENV/bin/python" -m pytest -q -m "not e2e and not engines" --cov --cov-report=term:skip-covered "$@"
+    "$VENV/bin/python" -m pytest -q -n 2 --dist loadfile -m "not e2e and not engines" --cov --cov-report=term:skip-covered "$@"
 }
 
 e2e() {

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -19,15 +21,21 @@ def environment(cache: Path) -> dict[str, str]:
     return kept | {"STUCKPROOF_CACHE": str(cache), "HOME": str(cache), "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
 
 
+@pytest.fixture
+def folder_of_nobody() -> Iterator[Path]:
+    """Where another user may read and write; pytest's own folders are ours alone."""
+    with TemporaryDirectory() as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        yield Path(folder)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
-def test_without_root_and_docker_a_sentence_says_what_to_do(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
-    script = tmp_path / "scripts"
+def test_without_root_and_docker_a_sentence_says_what_to_do(folder_of_nobody: Path) -> None:
+    script = folder_of_nobody / "scripts"
     subprocess.run(["cp", "-r", str(ROOT / "scripts"), str(script)], check=True)
     done = subprocess.run(
         [str(script / "docker-engine.sh"), "start"],
-        env=environment(tmp_path / "cache") | {"YES": "1"},
+        env=environment(folder_of_nobody / "cache") | {"YES": "1"},
         user=NOBODY,
         group=NOBODY,
         capture_output=True,
