@@ -51,11 +51,16 @@ Scene = Callable[[SimServer], Awaitable[None]]
 
 
 def states(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The verdicts' states without repetitions; a pause that ends in work again belongs to the work."""
+    """The verdicts' states without repetitions.
+
+    A pause that ends in work again belongs to the work, and a look that falls between a death and the closed port to the port.
+    """
     told: list[str] = []
     for state, _ in groupby(seen.verdict.state.value for seen in replay(records, JUDGED_WITH)):
         if state == "busy" and told[-2:] == ["busy", "stalled"]:
             told.pop()
+        elif state == "down" and told[-1:] in (["failed"], ["unreachable"]):
+            told[-1] = state
         else:
             told.append(state)
     return told
