@@ -53,7 +53,7 @@ Scene = Callable[[SimServer], Awaitable[None]]
 def states(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """The verdicts' states without repetitions.
 
-    A pause that ends in work again belongs to the work, and a look that falls between a death and the closed port to the port.
+    A pause that ends in work again belongs to the work, a look between a death and the closed port belongs to the port.
     """
     told: list[str] = []
     for state, _ in groupby(seen.verdict.state.value for seen in replay(records, JUDGED_WITH)):
