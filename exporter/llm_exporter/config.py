@@ -15,10 +15,9 @@ from llm_exporter.target_config import Patience, Target, read_patience
 from llm_exporter.urls import base_url, default_name
 
 NAME = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:@\[\]%-]{0,199}")
+HIDDEN = r"(token|password|passwd|secret|api_?key|sig|signature)"
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-RESERVED_LABELS = frozenset(
-    {"target", "lane", "engine_kind", "version", "model", "prefill_blind", "job", "instance", "__name__"}
-)
+RESERVED_LABELS = frozenset({"target", "lane", "engine_kind", "version", "model", "prefill_blind", "job", "instance"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +98,14 @@ def _masked(value: Any) -> Any:
     """Paths of secret files are no secrets; masked is what a label or a URL of a discovery may carry."""
     if isinstance(value, Mapping):
         return {
-            key: "<secret>" if re.search(r"(?i)token$|password|secret$|api_key$", str(key)) and entry else _masked(entry)
+            key: "<secret>" if entry and re.search(rf"(?i){HIDDEN}$", str(key)) else _masked(entry)
             for key, entry in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [_masked(entry) for entry in value]
-    return re.sub(r"//[^/@\s]+@", "//<secret>@", value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return re.sub(rf"(?i)([?&][^=&]*{HIDDEN}=)[^&]+", r"\1<secret>", re.sub(r"//[^/@\s]+@", "//<secret>@", value))
 
 
 def load(path: str, engines: Sequence[str], *, need_targets: bool = True) -> Config:
@@ -140,7 +141,12 @@ def read(document: object, problems: list[str], engines: Sequence[str]) -> Confi
     defaults_reader = top.mapping("defaults")
     defaults = read_patience(defaults_reader, Patience())
     defaults_reader.done()
-    described = {entry.kind: entry for entry in (_read_engine(reader, engines) for reader in top.items("engines"))}
+    described: dict[str, Described] = {}
+    for reader in top.items("engines"):
+        entry = _read_engine(reader, engines)
+        if entry.kind in described:
+            reader.problem("name", f"{entry.kind!r} is the name of another engine of this file already")
+        described[entry.kind] = entry
     targets: list[Target] = []
     seen: dict[str, str] = {}
     for reader in top.items("targets"):
@@ -204,7 +210,7 @@ def _read_target(
         reader.problem("name", f"{name!r} may have letters, digits and . _ : @ - only, and starts with a letter or digit")
     engine = reader.text("engine", "auto", choices=("auto", *engines, *described))
     labels = reader.text_mapping("labels")
-    for problem in label_problems(labels):
+    for problem in _label_problems(labels):
         reader.problem("labels", problem)
     metrics_path = reader.text("metrics_path", None, pattern=r"/\S*")
     patience = read_patience(reader, defaults, engine)
@@ -213,10 +219,12 @@ def _read_target(
     return Target(name, base, engine, labels, metrics_path, patience, described=own) if base else None
 
 
-def label_problems(labels: Mapping[str, str]) -> list[str]:
+def _label_problems(labels: Mapping[str, str]) -> list[str]:
     """What is wrong with names of labels that shall go on ``llm_target_info``."""
     problems = [f"{name!r} is not a label name" for name in labels if LABEL.fullmatch(name) is None]
-    problems += [f"{name!r} is set by the exporter itself" for name in labels if name in RESERVED_LABELS]
+    underscores = [name for name in labels if name.startswith("__")]
+    problems += [f"{name!r} begins with two underscores, which Prometheus keeps for itself" for name in underscores]
+    problems += [f"{name!r} is set by the exporter or by Prometheus" for name in labels if name in RESERVED_LABELS]
     return problems
 
 

@@ -38,12 +38,14 @@ class Fleet:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._lines: dict[str, Lines] = {}
         self._late_of_gone = 0
+        self._told = False
 
     def __len__(self) -> int:
         return len(self._monitors)
 
     async def set_targets(self, targets: Iterable[Target]) -> None:
         """Watch exactly these targets from now on."""
+        self._told = True
         wanted = {target.name: target for target in targets}
         gone = [name for name, monitor in self._monitors.items() if not _same(monitor, wanted.get(name))]
         await self._drop(gone)
@@ -121,8 +123,8 @@ class Fleet:
 
     @property
     def looked_at_all(self) -> bool:
-        """Whether every target had its first look."""
-        return all(monitor.snapshot.looked is not None for monitor in self._monitors.values())
+        """Whether it is known which targets there are, and every one had its first look."""
+        return self._told and all(monitor.snapshot.looked is not None for monitor in self._monitors.values())
 
     @property
     def fail_open(self) -> bool:

@@ -17,7 +17,9 @@ FIRST_TOKEN_BOUNDS = ((1.0, "1"), (10.0, "10"), (math.inf, "+Inf"))
 
 
 def quoted(text: str) -> str:
-    """A label value in the text format."""
+    """A label value in the text format; what no encoding has (half a surrogate pair from somebody's JSON) becomes ``?``."""
+    if not text.isascii():
+        text = text.encode(errors="replace").decode()
     return f'"{text.translate(_ESCAPES)}"'
 
 

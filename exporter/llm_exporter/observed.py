@@ -8,7 +8,7 @@ from dataclasses import replace
 from llm_exporter import checks
 from llm_exporter.judge import CanaryOutcome, State, Verdict
 from llm_exporter.pipeline import Mind, Seen
-from llm_exporter.snapshot import Change, Checks, Gpu, SentCanary, Snapshot
+from llm_exporter.snapshot import Change, Gpu, SentCanary, Snapshot, outdated
 from llm_exporter.witnesses.gpu import GpuReading
 
 TIMELINE = 100
@@ -82,15 +82,11 @@ def after_fault(before: Snapshot, error: Exception, t: float, unix: float) -> Sn
     """The snapshot after our own code failed at a look: nothing is known, and nothing old is shown."""
     words = f"the exporter itself failed at this look ({type(error).__name__}: {error}); please report it"
     after = replace(
-        before,
+        outdated(before),
+        verdict=before.verdict,
         looked=t,
         looked_at=unix,
         offset=unix - t,
-        up=False,
-        lanes=(),
-        first_token={},
-        missing=(),
-        checks=Checks(),
         errors=_counted(before.errors, "internal"),
     )
     return _changed(after, Verdict(State.UNKNOWN, words[:500]), unix, first=before.looked is None)

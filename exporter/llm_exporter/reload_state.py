@@ -12,6 +12,7 @@ class ReloadState:
     """The configuration in force, and how its last reading went."""
 
     config: Config
+    hash: str
     succeeded_at: float
     successful: bool = True
     discovery_up: dict[str, bool] = field(default_factory=dict)

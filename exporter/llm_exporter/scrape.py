@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import aiohttp
 from yarl import URL
@@ -54,7 +54,8 @@ class Scraper:
 
     def __init__(self, per_host: int = 32, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._turns: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(per_host))
+        self._per_host = per_host
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._contexts: dict[tuple[str | None, bool], ssl.SSLContext | bool] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -78,6 +79,20 @@ class Scraper:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    def reconfigure(self, per_host: int) -> None:
+        """Take a new bound, and read files of trust anew; requests under way end as they began."""
+        self._contexts.clear()
+        if per_host != self._per_host:
+            self._per_host = per_host
+            self._turns.clear()
+
+    def _turn(self, host: str) -> asyncio.Semaphore:
+        """The turns of one host, as long as somebody waits for one: hosts come and go."""
+        turn = self._turns.get(host)
+        if turn is None:
+            turn = self._turns[host] = asyncio.Semaphore(self._per_host)
+        return turn
 
     async def get(self, access: Access, path: str, timeout: float, headers: Mapping[str, str] | None = None) -> Page:
         """GET one path of a server."""
@@ -119,7 +134,7 @@ class Scraper:
             trust = self._trust(access)
         except (ValueError, OSError) as error:
             return Page(seconds=0.0, error=f"the request cannot be made: {error}", kind="other")
-        async with self._turns[access.host]:
+        async with self._turn(access.host):
             began = self._clock()
             try:
                 async with (

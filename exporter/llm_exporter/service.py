@@ -48,10 +48,10 @@ class Service:
         self._read = read
         self._options = options
         self._clock = clock or SystemClock()
-        config = read()
+        config = self._read()
         self.guard = Guard()
         self.lag = LoopLag(self._clock)
-        self.state = ReloadState(config, self._clock.unix())
+        self.state = ReloadState(config, config.hash, self._clock.unix())
         self._scraper = Scraper(config.max_requests_per_host)
         self.fleet = Fleet(self._scraper, self._clock, self.guard, self.lag, sends_canaries=options.sends_canaries)
         self._discoveries = Discoveries(self._scraper, self._clock, self.guard, self._found, self.state.discovery_up)
@@ -60,8 +60,9 @@ class Service:
     async def start(self) -> None:
         """Begin to watch; returns at once."""
         self.guard.spawn("loop-lag", self.lag.run)
-        await self._discoveries.configure(self.state.config)
-        await self._apply()
+        async with self._changing:
+            await self._discoveries.configure(self.state.config)
+            await self._apply()
 
     async def _found(self) -> None:
         """A discovery has news."""
@@ -76,16 +77,22 @@ class Service:
         """Read the configuration anew; ``ConfigError`` if it is wrong, then the old one stays."""
         async with self._changing:
             try:
-                config = await asyncio.to_thread(self._read)
+                config, digest = await asyncio.to_thread(self._fresh)
             except ConfigError as error:
                 self.state.successful = False
                 _log.error("the configuration was not reloaded, the old one stays: %s", error)
                 raise
-            self.state.config, self.state.successful = config, True
-            self.state.succeeded_at = self._clock.unix()
+            self.state.config, self.state.hash = config, digest
+            self.state.successful, self.state.succeeded_at = True, self._clock.unix()
+            self._scraper.reconfigure(config.max_requests_per_host)
             await self._discoveries.configure(config)
             await self._apply()
-        _log.info("configuration reloaded", extra={"hash": config.hash, "targets": len(self.fleet)})
+        _log.info("configuration reloaded", extra={"hash": digest, "targets": len(self.fleet)})
+
+    def _fresh(self) -> tuple[Config, str]:
+        """Thousands of targets take longer to read and to hash than the event loop may be held."""
+        config = self._read()
+        return config, config.hash
 
     async def stop(self) -> None:
         """Stop watching and close every connection."""

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from html import escape
 from itertools import islice
+from typing import Any
 
 import yaml
 from aiohttp import web
@@ -16,6 +17,7 @@ from llm_common.guard import Guard
 from llm_exporter import __version__, api, collector, pages
 from llm_exporter.clock import Clock, LoopLag
 from llm_exporter.collector import Own
+from llm_exporter.config import Config
 from llm_exporter.fleet import Fleet
 from llm_exporter.monitor import Monitor
 from llm_exporter.reload_state import ReloadState
@@ -28,6 +30,8 @@ PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class Web:
@@ -53,7 +57,8 @@ class Web:
         self._clock = clock
         self._state = state
         self._reload = reload
-        self._external = escape(external_url.rstrip("/"))
+        self._external_url = external_url.rstrip("/")
+        self._external = escape(self._external_url)
 
     def app(self) -> web.Application:
         """The application with all its routes."""
@@ -117,10 +122,10 @@ class Web:
     def _own(self) -> list[Own]:
         state = self._state
         samples = [
-            Own("llm_exporter_build_info", 1, (("version", __version__), ("external_url", self._external))),
+            Own("llm_exporter_build_info", 1, (("version", __version__), ("external_url", self._external_url))),
             Own("llm_exporter_config_last_reload_successful", state.successful),
             Own("llm_exporter_config_last_reload_success_timestamp_seconds", state.succeeded_at),
-            Own("llm_exporter_config_hash_info", 1, (("hash", state.config.hash),)),
+            Own("llm_exporter_config_hash_info", 1, (("hash", state.hash),)),
             Own("llm_exporter_targets", len(self._fleet)),
             Own("llm_exporter_loop_lag_seconds", self._lag.worst),
             Own("llm_exporter_late_observations_total", self._fleet.late),
@@ -169,8 +174,7 @@ class Web:
         return web.Response(text=head + page.body, headers=PAGE_HEADERS)
 
     async def _config(self, request: web.Request) -> web.Response:
-        text = yaml.safe_dump(self._state.config.effective(), sort_keys=False, allow_unicode=True)
-        return web.Response(text=text, headers=PAGE_HEADERS)
+        return web.Response(text=await asyncio.to_thread(_shown, self._state.config), headers=PAGE_HEADERS)
 
     async def _healthy(self, request: web.Request) -> web.Response:
         """Our own loop and tasks, nothing else: a sick target must never restart its exporter."""
@@ -196,6 +200,11 @@ class Web:
         return web.Response(text="reloaded\n")
 
 
+def _shown(config: Config) -> str:
+    text: str = yaml.dump(config.effective(), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text
+
+
 def _listed(snapshots: Sequence[Snapshot]) -> str:
     return api.dumps({"targets": [api.target(snapshot) for snapshot in snapshots]})
 
@@ -209,4 +218,6 @@ def _json_text(text: str, status: int = 200) -> web.Response:
 
 
 def _html(text: str, status: int = 200) -> web.Response:
-    return web.Response(text=text, status=status, content_type="text/html", headers=PAGE_HEADERS)
+    # Names that servers give may hold what no encoding has.
+    body = text.encode(errors="replace")
+    return web.Response(body=body, status=status, content_type="text/html", charset="utf-8", headers=PAGE_HEADERS)

@@ -23,6 +23,7 @@ class Engine:
     kv: float = 0.0
     started: float = 1_795_990_000.0
     lanes: tuple[str, ...] = ("0",)
+    model: str = "m"
     page: str | None = None
     status: int = 200
     health: int = 200
@@ -93,7 +94,7 @@ async def serving(engine: Engine) -> AsyncIterator[Engine]:
         return web.json_response({"version": "0.32.0"})
 
     async def models(request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "m"}]})
+        return web.json_response({"data": [{"id": engine.model}]})
 
     async def completions(request: web.Request) -> web.Response:
         engine.canary_headers.append(request.headers)

@@ -61,21 +61,26 @@ defaults: {interval: 1s, timeout: 2s, stuck_afer: 5m}
 targets:
   - {url: 'ftp://a'}
   - {name: 'a b', url: 'http://a:1', engine: vlm}
-  - {name: x, url: 'http://u:p@a:1', labels: {lane: q, 'a-b': c}}
+  - {name: x, url: 'http://u:p@a:1', labels: {lane: q, 'a-b': c, __x: y}}
   - {name: y}
   - {name: z, url: 'http://a:1', canary: {idle: sometimes, api_key_file: /none}}
   - {name: z, url: 'http://a:2', stuck_after: 20m, stuck_after_blind: 10m, ready_limits: {kv: 95}}
 discovery: {file_sd: [{file: x}]}
+engines:
+  - {name: own, progress: [a], running: b, waiting: [c]}
+  - {name: own, progress: [a], running: b, waiting: [c]}
 remediator: {}
 """) == [
         "defaults.timeout: timeout (2s) must not be longer than interval (1s)",
         "defaults.stuck_afer: unknown key; did you mean stuck_after?",
+        "engines[1].name: 'own' is the name of another engine of this file already",
         "targets[0].url: 'ftp://a': only http and https are read, not ftp",
         "targets[1].name: 'a b' may have letters, digits and . _ : @ - only, and starts with a letter or digit",
-        "targets[1].engine: 'vlm' is not one of auto, vllm, llamacpp, proxy; did you mean vllm?",
+        "targets[1].engine: 'vlm' is not one of auto, vllm, llamacpp, proxy, own; did you mean vllm?",
         "targets[2].url: credentials do not belong into a URL; put the token into a file and name it in bearer_token_file",
         "targets[2].labels: 'a-b' is not a label name",
-        "targets[2].labels: 'lane' is set by the exporter itself",
+        "targets[2].labels: '__x' begins with two underscores, which Prometheus keeps for itself",
+        "targets[2].labels: 'lane' is set by the exporter or by Prometheus",
         "targets[3].url: is required",
         "targets[4].canary.idle: 'sometimes' is not one of auto, off",
         "targets[4].canary.api_key_file: /none cannot be read: No such file or directory",
@@ -132,15 +137,15 @@ def test_urls_of_a_command_line_are_targets_and_all_wrong_ones_are_said() -> Non
 def test_the_shown_configuration_has_no_secret() -> None:
     config = parsed("""
 targets: [{name: a, url: 'http://a:1', labels: {api_token: hunter2}}]
-discovery: {http_sd: [{url: 'http://bob:hunter2@sd/list'}]}
+discovery: {http_sd: [{url: 'http://bob:hunter2@sd/list?team=x&access_token=hunter2&sig=hunter2'}]}
 """)
     shown = str(config.effective())
     assert "hunter2" not in shown
-    assert "//<secret>@sd/list" in shown
+    assert "//<secret>@sd/list?team=x&access_token=<secret>&sig=<secret>" in shown
     assert (
         config.hash
         == parsed("""
-discovery: {http_sd: [{url: 'http://bob:hunter2@sd/list'}]}
+discovery: {http_sd: [{url: 'http://bob:hunter2@sd/list?team=x&access_token=hunter2&sig=hunter2'}]}
 targets: [{name: a, url: 'http://a:1', labels: {api_token: hunter2}}]
 """).hash
     )

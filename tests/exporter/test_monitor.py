@@ -334,6 +334,7 @@ async def test_a_page_that_breaks_its_adapter_ends_no_watch_and_is_unknown(
         assert monitor.snapshot.verdict.state is State.UNKNOWN
         assert "ZeroDivisionError" in monitor.snapshot.verdict.reason
         assert (monitor.snapshot.up, monitor.snapshot.lanes) == (False, ())
+        assert (monitor.snapshot.native_status, monitor.snapshot.static_seconds) == (0, None)
         assert monitor.snapshot.errors == {"internal": 1}
         engine.work()
         await bench.clock.advance(1.0)

@@ -181,7 +181,7 @@ async def test_states_progress_and_stall_are_exported_along_a_hang(exporter: Exp
     assert value(page, 'llm_engine_stalled_seconds{target="t one",lane="0"}') == "8"
     assert value(page, 'llm_engine_stuck_bound_seconds{target="t one",lane="0"}') == "6"
     assert value(page, 'llm_health_transitions_total{target="t one",to="stuck"}') == "1"
-    assert value(page, 'llm_engine_first_token_requests_total{target="t one",le="10"}') == "3"
+    assert value(page, 'llm_engine_first_token_requests_total{target="t one",within="10"}') == "3"
 
 
 async def test_old_numbers_are_never_served(exporter: Exporter, engine: Engine) -> None:
