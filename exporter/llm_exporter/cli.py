@@ -20,6 +20,7 @@ from llm_common.web import WebConfig, parse_listen
 from llm_exporter import check, config_check
 from llm_exporter.arguments import check_parser, kinds, record_parser, replay_parser, serve_parser, watch_parser
 from llm_exporter.config import Config, from_urls, load
+from llm_exporter.engines.custom import Described
 from llm_exporter.replay import RecordingError, lines_of, replay, report
 from llm_exporter.service import Options, serve
 from llm_exporter.target_config import Patience, Target
@@ -142,10 +143,10 @@ def _record(arguments: list[str]) -> int:
 def _replay(arguments: list[str]) -> int:
     args = replay_parser().parse_args(arguments)
     logs.setup(args.log_level, args.log_format)
-    patience, engine, name = _replayed(args)
+    patience, engine, name, described = _replayed(args)
     looks = 0
     try:
-        for seen in replay(lines_of(args.file), patience.settings, engine):
+        for seen in replay(lines_of(args.file), patience.settings, engine, described):
             for line in report(seen, name):
                 print(json.dumps(line, ensure_ascii=False))
             looks += 1
@@ -158,21 +159,21 @@ def _replay(arguments: list[str]) -> int:
     return 0
 
 
-def _replayed(args: argparse.Namespace) -> tuple[Patience, str, str]:
-    """Patience, engine and name for a replay."""
+def _replayed(args: argparse.Namespace) -> tuple[Patience, str, str, Sequence[Described]]:
+    """Patience, engine, name, and the engines that the configuration describes, for a replay."""
     stem = args.file.name.removesuffix(".gz").removesuffix(".jsonl")
     if not args.config_file:
-        return Patience(), "auto", args.target or stem
+        return Patience(), "auto", args.target or stem, ()
     config = load(args.config_file, kinds(), need_targets=False)
     if args.target is None:
-        return config.defaults, "auto", stem
+        return config.defaults, "auto", stem, config.engines
     target = next((known for known in config.targets if known.name == args.target), None)
     if target is None:
         if not config.targets:
-            return config.defaults, "auto", args.target
+            return config.defaults, "auto", args.target, config.engines
         names = ", ".join(known.name for known in config.targets)
         raise ConfigError(f"--target {args.target}: the configuration has no such target; it has: {names}")
-    return target.patience, target.engine, target.name
+    return target.patience, target.engine, target.name, config.engines
 
 
 def _watch(arguments: list[str]) -> NoReturn:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .engines import Engine, Known, Look, Page
+from .engines.custom import Described, adapter
+from .exposition import read
 from .judge import CanaryOutcome, CanaryRequest, LoopEvidence, Settings, Witness
 from .pipeline import Mind, Seen, step
 
@@ -142,14 +144,23 @@ def _in_order(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def replay(
-    records: Iterable[Mapping[str, Any]], settings: Settings | Callable[[Engine | None], Settings], engine: str = "auto"
+    records: Iterable[Mapping[str, Any]],
+    settings: Settings | Callable[[Engine | None], Settings],
+    engine: str = "auto",
+    described: Sequence[Described] = (),
 ) -> Iterator[Seen]:
     """Judge every recorded look, in the order in which the looks began.
 
-    `settings` may be a function of the engine, since engines bring defaults of their own and a page may tell the engine.
+    Args:
+        records: The recording.
+        settings: The patience; it may be a function of the engine, since engines bring defaults of their own and a page may
+            tell the engine.
+        engine: The engine's kind, or ``auto``.
+        described: Engines that the operator described. ``auto`` takes the first of them whose series are recorded.
     """
     ordered = _in_order(records)
-    mind = Mind.of(engine)
+    own = (d for d in described if d.kind == engine or (engine == "auto" and _shows(ordered, d)))
+    mind = Mind.of(engine, next(own, None))
     # The first is known from the beginning on, also where a look began before it was written.
     mind = next((replace(mind, known=known_of(record)) for record in ordered if "about" in record), mind)
     canaries = [canary_of(record) for record in ordered if "canary" in record]
@@ -192,6 +203,13 @@ def replay(
             under_way = _next(canaries, wants, look.t - 2 * patience.interval, used_until)
             # What an earlier canary said stands; that none is recorded for the judge's next try adds nothing to it.
             none_at = look.t if under_way is None and mind.history.cannot is None else None
+
+
+def _shows(records: Sequence[Mapping[str, Any]], described: Described) -> bool:
+    """Whether the first page that was answered with samples is a described engine's."""
+    bodies = (str(record["metrics"].get("body", "")) for record in records if "metrics" in record)
+    page = next((samples for body in bodies if (samples := read(body)).by_name), None)
+    return page is not None and adapter(described).recognises(page)
 
 
 def _next(canaries: list[CanaryOutcome], wants: CanaryRequest, since: float, used_until: float) -> CanaryOutcome | None:

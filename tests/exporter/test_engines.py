@@ -190,3 +190,51 @@ def test_whose_health_proves_death(page: str, version: str | None, state: str) -
     mind, _ = step(mind, Look(0.0, 1e9, Page(status=200, body=body), Page(status=200)), Settings())
     _, seen = step(mind, Look(5.0, 1e9 + 5, Page(status=200, body=body), Page(status=503)), Settings())
     assert seen.verdict.state == state
+
+
+def rewritten(page: str, old: str, new: str) -> str:
+    return (PAGES / f"{page}.prom").read_text().replace(old, new)
+
+
+OTHER_SPELLINGS = [
+    ("dynamo", "dynamo_component_requests_total 5\n" + rewritten("trtllm", "trtllm_", "trtllm:")),
+    ("dynamo", "dynamo_component_requests_total 5\n" + rewritten("trtllm", "x", "x")),
+    ("ray-serve", rewritten("ray-serve", "ray_vllm_", "ray_vllm:")),
+    ("sglang", rewritten("sglang-0.5.8", "sglang:", "sglang_")),
+    ("lmdeploy", rewritten("lmdeploy", "lmdeploy:", "lmdeploy_")),
+    ("aphrodite", rewritten("aphrodite-0.24", "aphrodite:", "aphrodite_")),
+]
+
+
+@pytest.mark.parametrize(("kind", "body"), OTHER_SPELLINGS)
+def test_other_spellings_are_read_at_every_look_not_only_at_the_first(kind: str, body: str) -> None:
+    mind = Mind.of("auto")
+    for t in (0.0, 5.0):
+        mind, seen = step(mind, Look(t, 1e9 + t, Page(status=200, body=body)), Settings())
+        assert mind.engine is by_kind(kind)
+        assert seen.verdict.state == "idle"
+
+
+def held(page: str, change: tuple[str, str] = ("", ""), more: str = "") -> float | None:
+    body = rewritten(page, *change) if change[0] else (PAGES / f"{page}.prom").read_text()
+    _, seen = step(Mind.of("auto"), Look(0.0, 1e9, Page(status=200, body=body + more)), Settings())
+    return seen.verdict.held
+
+
+def test_what_triton_holds_beyond_its_last_iteration_is_held() -> None:
+    series = 'nv_trt_llm_request_metrics{request_type="%s",model="tensorrt_llm",version="1"} %d'
+    assert held("triton-trtllm") == 0
+    assert held("triton-trtllm", (series % ("active", 0), series % ("active", 3))) == 3
+    assert held("triton-trtllm", (series % ("scheduled", 0), series % ("scheduled", 2))) == 2
+
+
+def test_what_trtllm_schedules_now_is_held_before_its_gauges_show_it() -> None:
+    live = 'trtllm_scheduled_batch_size{model_name="m",engine_type="trtllm",rank="%d",pid="7"} %d\n'
+    assert held("trtllm", more=live % (0, 0)) == 0
+    assert held("trtllm", more=live % (0, 4) + live % (1, 4)) == 4
+
+
+def test_an_operator_describes_an_engine_without_a_queue() -> None:
+    mind = Mind.of("mine", Described("mine", ("my_steps_total",), "my_running", ()))
+    _, seen = step(mind, Look(0.0, 1e9, Page(status=200, body="my_steps_total 5\nmy_running 2\n")), Settings())
+    assert (seen.verdict.state, seen.verdict.held) == ("busy", 2)

@@ -11,6 +11,7 @@ import pytest
 from exporter.cases import PageText
 from llm_exporter.clock import SystemClock
 from llm_exporter.engines import Known, Look, Page
+from llm_exporter.engines.custom import Described
 from llm_exporter.judge import Settings
 from llm_exporter.recording import Recorder
 from llm_exporter.replay import RecordingError, lines_of, replay
@@ -116,3 +117,20 @@ def test_what_the_last_canary_said_stands_where_none_is_recorded_for_the_next_tr
     assert {s.verdict.state.value for s in seen if s.look.t > 35} == {"stalled"}
     assert all(s.verdict.reason.endswith("cannot confirm: 401") for s in seen if s.look.t > 305)
     assert [s.verdict.canary_available for s in seen if s.look.t > 305] == [False] * 38
+
+
+@pytest.mark.parametrize("engine", ["auto", "mine"])
+def test_an_engine_that_the_operator_described_is_replayed_as_it_is_watched(engine: str) -> None:
+    def page(t: int) -> dict[str, Any]:
+        return {"t": t, "metrics": {"status": 200, "body": f"my_steps_total {min(t, 20)}\nmy_running 1\nmy_queue 0\n"}}
+
+    described = Described("mine", ("my_steps_total",), "my_running", ("my_queue",), blind=False)
+    records = [{"t": 0, "metrics": {"error": "x", "kind": "refused"}}, *(page(t) for t in range(5, 400, 5))]
+    seen = list(replay(records, Settings(confirm=False, start_grace=0), engine, (described,)))
+    assert [seen[at].verdict.state for at in (0, 2, -1)] == ["down", "busy", "stuck"]
+
+
+def test_a_described_engine_is_not_taken_for_a_built_in_ones_recording() -> None:
+    described = Described("mine", ("my_steps_total",), "my_running", ("my_queue",))
+    seen = list(replay([look(0.0, PageText((PAGES / "vllm-0.13.prom").read_text()))], Settings(), "auto", (described,)))
+    assert seen[0].observation.facts.kind == "vllm"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..exposition import Samples
 from ..judge import Facts
@@ -13,7 +13,7 @@ from .shared import PROCESS_START, process_start
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """``engines:`` an engine's series by name.
+    """``engines:`` an engine's series by name. An engine without a queue of its own has no `waiting`.
 
     It counts as blind unless the operator says that its progress series move during a long prefill: a wrong "sighted"
     restarts a healthy server, a wrong "blind" only waits longer.
@@ -48,7 +48,10 @@ def adapter(described: Described) -> Engine:
 
     def read(samples: Samples, look: Look, known: Known) -> Reading:
         incarnation, started = process_start(samples)
-        return Reading(lanes=read_lanes(samples, table), incarnation=incarnation, started=started)
+        lanes = read_lanes(samples, table)
+        if not described.waiting:
+            lanes = tuple(replace(lane, waiting=0.0) for lane in lanes)
+        return Reading(lanes=lanes, incarnation=incarnation, started=started)
 
     def facts(samples: Samples, known: Known) -> Facts:
         why = "the configuration calls it blind" if described.blind else "the configuration calls it sighted"

@@ -1,6 +1,7 @@
 """NVIDIA Dynamo worker pages (``DYN_SYSTEM_PORT``): the engine's own series passed through, with Dynamo's beside them.
 
-Not run by us. The system port takes no inference requests: no canary. The page is judged by the engine that it shows.
+Not run by us. Older workers wrote TensorRT-LLM's prefix with a colon. The system port takes no inference requests: no
+canary. The page is judged by the engine that it shows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from . import sglang, trtllm, vllm
 from .base import Engine, Known, Look, Reading
 
 WITHIN = (vllm.ENGINE, sglang.ENGINE, trtllm.ENGINE)
+COLON = tuple(name.replace("trtllm_", "trtllm:") for name in trtllm.ENGINE.series)
 MARKS = ("dynamo_component_requests_total", "dynamo_component_uptime_seconds", "dynamo_component_inflight_requests")
 
 
@@ -44,7 +46,7 @@ def facts(samples: Samples, known: Known) -> Facts:
 
 ENGINE = Engine(
     kind="dynamo",
-    series=tuple(dict.fromkeys(name for engine in WITHIN for name in engine.series)) + MARKS,
+    series=tuple(dict.fromkeys(name for engine in WITHIN for name in engine.series)) + COLON + MARKS,
     recognises=recognises,
     read=read,
     facts=facts,

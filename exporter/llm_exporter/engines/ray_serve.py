@@ -1,7 +1,7 @@
 """Ray Serve LLM: vLLM's series as Ray's node agent exports them. Not run by us.
 
-Ray replaces the colon, prefixes ``ray_`` and adds ``ReplicaId`` and ``WorkerId``. The page is the agent's, so it
-takes no requests, and its age is Ray's report interval.
+Ray replaces the colon, prefixes ``ray_`` and adds ``ReplicaId`` and ``WorkerId``; the names are inferred from its wrapper,
+so both spellings are read. The page is the agent's, so it takes no requests, and its age is Ray's report interval.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def facts(samples: Samples, known: Known) -> Facts:
 
 ENGINE = Engine(
     kind="ray-serve",
-    series=vllm.series(PREFIX),
+    series=tuple(spelling for name in vllm.series(PREFIX) for spelling in (name, name.replace("ray_vllm_", "ray_vllm:"))),
     recognises=recognises,
     read=read,
     facts=facts,

@@ -1,8 +1,9 @@
 """Triton Inference Server, with or without the TensorRT-LLM backend. Not run by us.
 
 Facts: the metrics are on port 8002, which takes no requests: no canary.
-``nv_trt_llm_general_metrics{iteration_counter}`` counts engine steps (a gauge that only grows); without that backend
-only completed inferences are counted, and one long inference is legal (server issue 7649): blind.
+``nv_trt_llm_general_metrics{iteration_counter}`` counts engine steps (a gauge that only grows; its ``timestamp`` only tells
+when the statistics were taken). Without that backend only ended inferences are counted, and one long inference is legal
+(server issue 7649): blind. ``nv_inference_pending_request_count`` does not contain requests that execute.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from ..exposition import Samples
 from ..judge import Facts
 from .base import Engine, Known, Look, Reading
-from .lanes import LaneTable, Pick, read_lanes
+from .lanes import LaneTable, Pick, pick, read_lanes
 
 GENERAL, REQUESTS = "nv_trt_llm_general_metrics", "nv_trt_llm_request_metrics"
 
@@ -23,6 +24,7 @@ TABLE = LaneTable(
         Pick(("nv_inference_exec_count",)),
         Pick(("nv_inference_count",)),
         Pick(("nv_inference_request_success",)),
+        Pick(("nv_inference_request_failure",)),
     ),
     running=Pick((REQUESTS,), {"request_type": "scheduled"}),
     waiting=(),
@@ -34,6 +36,10 @@ TABLE = LaneTable(
 )
 
 
+ACTIVE = Pick((REQUESTS,), {"request_type": "active"})
+"""Requests that the batch manager holds, also those that its last iteration did not schedule."""
+
+
 def recognises(samples: Samples) -> bool:
     """Its inference or request series."""
     return any(samples.has(name) for name in ("nv_inference_count", "nv_inference_exec_count", REQUESTS))
@@ -41,10 +47,15 @@ def recognises(samples: Samples) -> bool:
 
 def read(samples: Samples, look: Look, known: Known) -> Reading:
     """One lane per model; models are independent of each other."""
-    lanes = read_lanes(samples, TABLE)
+    active = pick(samples, ACTIVE, TABLE.labels)
     return Reading(
         lanes=tuple(
-            replace(lane, missing=tuple(m for m in lane.missing if m == GENERAL and not lane.progress)) for lane in lanes
+            replace(
+                lane,
+                running=max(lane.running or 0.0, active.get(lane.lane, ("", 0.0))[1]),
+                missing=tuple(m for m in lane.missing if m == GENERAL and not lane.progress),
+            )
+            for lane in read_lanes(samples, TABLE)
         )
     )
 

@@ -1,15 +1,16 @@
 """TensorRT-LLM's trtllm-serve. Not run by us.
 
 Facts (``tensorrt_llm/serve/openai_server.py``): its Prometheus series move only when a request finishes, so a long
-request looks frozen: blind. ``GET /metrics`` is JSON and destructive (it drains the statistics for whoever reads them
-next): never asked, but for the one look that tells what a server without the text is; the text is at
-``/prometheus/metrics``. ``/health`` is 503 after a fatal error (issue 18663: for
-ever). Its HangDetector kills after 300 s.
+request looks frozen: blind. Only ``trtllm_scheduled_batch_size`` (from 2026) is live: set before each forward, per rank
+and process, 0 when idle. ``GET /metrics`` is JSON and destructive (it drains the statistics for whoever reads them next):
+never asked, but for the one look that tells what a server without the text is; the text is at ``/prometheus/metrics``.
+``/health`` is 503 after a fatal error (issue 18663: for ever). Its HangDetector kills after 300 s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..exposition import Samples
 from ..judge import Facts
@@ -33,6 +34,9 @@ TABLE = LaneTable(
 )
 
 
+SCHEDULED = "trtllm_scheduled_batch_size"
+
+
 def recognises(samples: Samples) -> bool:
     """Any of its series."""
     return any(name.startswith("trtllm_") for name in samples.names())
@@ -41,8 +45,10 @@ def recognises(samples: Samples) -> bool:
 def read(samples: Samples, look: Look, known: Known) -> Reading:
     """One lane."""
     dead = look.health is not None and look.health.status == 503
+    now = max((sample.value for sample in samples.get(SCHEDULED)), default=0.0)
+    lanes = read_lanes(samples, TABLE)
     return Reading(
-        lanes=read_lanes(samples, TABLE),
+        lanes=tuple(replace(lane, running=max(lane.running, now)) if lane.running is not None else lane for lane in lanes),
         detail="" if samples.by_name else f"no trtllm_ series: {NO_TEXT}",
         death="its own /health answers 503: the executor is dead" if dead else None,
         loading="its /health answers 503 and it has not served yet" if dead else None,
@@ -74,7 +80,7 @@ def answers_as(pages: Mapping[str, Page]) -> bool:
 
 ENGINE = Engine(
     kind="trtllm",
-    series=(*TABLE.series(), "trtllm_time_to_first_token_seconds_bucket"),
+    series=(*TABLE.series(), SCHEDULED, "trtllm_time_to_first_token_seconds_bucket"),
     recognises=recognises,
     read=read,
     facts=facts,
