@@ -3,22 +3,30 @@
 from collections.abc import AsyncIterator
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from llm_heartbeat.heartbeat import Heartbeat, get
 
 
 def setup(app: web.Application, heartbeat: Heartbeat | None = None) -> Heartbeat:
-    """Add routes, a request counter and the heartbeat's life; call it after the application's own start-up hooks."""
+    """Add the endpoints, a request counter and the heartbeat's life; call it after the application's own start-up hooks.
+
+    The endpoints are answered before the other middlewares run, since probes have no credentials.
+    """
     own = get() if heartbeat is None else heartbeat
 
-    async def answer(request: web.Request) -> web.Response:
-        endpoint = request.match_info["endpoint"]
-        code, content_type, body = own.respond(
-            lambda: own.report(endpoint, from_loop=True), request.query_string, own.settings.details
-        )
-        headers = {"Content-Type": content_type, "Cache-Control": "no-store"}
-        return web.Response(status=code, body=body, headers=headers)
+    @web.middleware
+    async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
+        endpoint = own.settings.endpoints.get(request.path)
+        if endpoint is None:
+            with own.requests.one():
+                return await handler(request)
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(
+                status=405, text="use GET or HEAD\n", headers={"Allow": "GET, HEAD", "Cache-Control": "no-store"}
+            )
+        code, content_type, body = own.answers.main_port(endpoint, request.query_string)
+        return web.Response(status=code, body=body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
     async def running(_: web.Application) -> AsyncIterator[None]:
         own.start()
@@ -29,20 +37,7 @@ def setup(app: web.Application, heartbeat: Heartbeat | None = None) -> Heartbeat
     async def draining(_: web.Application) -> None:
         own.drain("shutting down")
 
-    app.router.add_get(own.settings.prefix.rstrip("/") + "/{endpoint:startup|live|ready}", answer)  # HEAD too
-    app.middlewares.append(_counter(own))
+    app.middlewares.insert(0, outermost)
     app.cleanup_ctx.append(running)
     app.on_shutdown.append(draining)
     return own
-
-
-def _counter(own: Heartbeat) -> Middleware:
-    @web.middleware
-    async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
-        own.requests.count += 1
-        try:
-            return await handler(request)
-        finally:
-            own.requests.count -= 1
-
-    return count

@@ -4,7 +4,6 @@ Answers the three endpoints and leaves everything else as it is, byte for byte. 
 added last, as in vLLM.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -24,10 +23,9 @@ class Middleware:
     def __init__(self, app: App, heartbeat: Heartbeat | None = None) -> None:
         self.app = app
         self.heartbeat = get() if heartbeat is None else heartbeat
-        prefix = self.heartbeat.settings.prefix.rstrip("/")
-        self._endpoints = {f"{prefix}/{name}": name for name in ("startup", "live", "ready")}
-        self._started = False
+        self._endpoints = self.heartbeat.settings.endpoints
         self._requests = self.heartbeat.requests
+        self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry."""
@@ -43,25 +41,9 @@ class Middleware:
         endpoint = self._endpoints.get(path) or self._under_root(path, scope)
         if endpoint is not None:
             await self._answer(endpoint, scope, send)
-        else:
-            await self._pass(scope, receive, send)
-
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        requests = self._requests
-        requests.count += 1
-        task = asyncio.current_task() if requests.tracks else None
-        if task is not None:
-            requests.enter(task)
-        try:
+            return
+        with self._requests.one():
             await self.app(scope, receive, send)
-        except Exception as error:
-            if type(error).__name__ == "OutOfMemoryError":  # torch's, without importing torch
-                self.heartbeat.out_of_memory()
-            raise
-        finally:
-            requests.count -= 1
-            if task is not None:
-                requests.leave(task)
 
     def _under_root(self, path: str, scope: Scope) -> str | None:
         root = scope.get("root_path")
@@ -71,18 +53,13 @@ class Middleware:
         if scope["method"] not in ("GET", "HEAD"):
             await _respond(send, 405, TEXT_TYPE, b"use GET or HEAD\n", True)
             return
-        own = self.heartbeat
         query = scope.get("query_string", b"").decode("latin-1")
-        answer = own.respond(lambda: own.report(endpoint, from_loop=True), query, own.settings.details)
-        await _respond(send, *answer, scope["method"] == "GET")
+        await _respond(send, *self.heartbeat.answers.main_port(endpoint, query), scope["method"] == "GET")
 
     def _start_late(self) -> None:
         """No lifespan came (`lifespan="off"`): the server accepts requests, hence the application is there."""
         self._started = True
         self.heartbeat.start()
-        self._loaded()
-
-    def _loaded(self) -> None:
         self.heartbeat.serving()
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,7 +71,7 @@ class Middleware:
             nonlocal said
             said = True
             if message["type"] == "lifespan.startup.complete":
-                self._loaded()
+                self.heartbeat.serving()
             elif message["type"] == "lifespan.startup.failed":
                 self.heartbeat.load_failed(str(message.get("message") or "the application's start failed"))
             await send(message)

@@ -74,6 +74,11 @@ class Dependency:
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._check()
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise  # we are stopped
+            self.reason = "the check was cancelled"  # by itself: it awaited something that was
+            return FAILED
         except TimeoutError:
             self.reason = f"no answer within {self._timeout:g} s"
             return FAILED

@@ -18,6 +18,7 @@ class SigtermHook:
         self._before: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._termed = False
+        self._pid = os.getpid()
 
     def install(self, loop: asyncio.AbstractEventLoop) -> bool:
         """False where it cannot be: not the main thread, or a handler that Python cannot call."""
@@ -31,18 +32,17 @@ class SigtermHook:
         return True
 
     def remove(self) -> None:
-        """Put the former handler back, unless somebody has replaced ours since."""
-        if self._before is None or threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGTERM) == self._handle:
+        """Put the former handler back, unless somebody has replaced ours since; they may still call it."""
+        mine = signal.getsignal(signal.SIGTERM) == self._handle
+        if mine and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._before)
-        self._before = None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # A signal handler interrupts anything, locks included: it only sets values and wakes the loop.
         self._on_term()
         again, self._termed = self._termed, True
-        if self._delay > 0 and not again and self._loop is not None and self._loop.is_running():
+        forked = os.getpid() != self._pid  # the loop seems to run there too, and does not
+        if self._delay > 0 and not again and not forked and self._loop is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(self._hand_over_later, number)
         else:
             self._hand_over(number, frame)

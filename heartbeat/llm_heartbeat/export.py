@@ -3,6 +3,7 @@
 from llm_heartbeat import health
 from llm_heartbeat.metrics import Metrics
 from llm_heartbeat.state import State
+from llm_heartbeat.view import view_of
 
 GAUGES = {
     "queue_depth": "llm_health_queue_depth",
@@ -13,23 +14,22 @@ GAUGES = {
 
 def export(state: State, metrics: Metrics) -> None:
     """Set every gauge that has a value, and bring counts up to date."""
-    view = state.view()
+    view = view_of(state)
     metrics.set("llm_event_loop_lag_seconds", view.lag)
     metrics.set("llm_event_loop_blocked_seconds", view.blocked)
     metrics.set("llm_event_loop_last_beat_timestamp_seconds", state.last_beat())
-    for endpoint, answer in health.ENDPOINTS.items():
-        metrics.set(f"llm_health_{endpoint}", float(answer(view).good))
+    reports = {endpoint: answer(view) for endpoint, answer in health.ENDPOINTS.items()}
+    for endpoint, report in reports.items():
+        metrics.set(f"llm_health_{endpoint}", float(report.good))
     for limit in view.limits:
         if limit.check in GAUGES:
             metrics.set(GAUGES[limit.check], limit.value)
-        if limit.limit is not None:
-            metrics.set("llm_health_check_failed", float(limit.tripped), limit.failure)
     metrics.set("llm_health_queue_limit", state.settings.ready_queue)
-    metrics.set("llm_health_check_failed", float(view.stuck > view.live_after), "event_loop_stuck")
-    metrics.set("llm_health_check_failed", float(bool(view.draining)), "draining")
+    for report in reports.values():
+        for check in report.details:
+            metrics.set("llm_health_check_failed", float(check in report.failed or check in report.degraded), check)
     metrics.set("llm_heartbeat_inflight_requests", view.inflight)
     for dependency in view.dependencies:
         metrics.set("llm_heartbeat_dependency_up", float(not dependency.down), dependency.name)
-        metrics.set("llm_health_check_failed", float(dependency.down), f"dependency_{dependency.name}")
     metrics.show_faults()
     metrics.show_checks(tuple(state.dependencies.values()))

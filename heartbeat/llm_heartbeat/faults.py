@@ -3,9 +3,19 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
-log = logging.getLogger("llm_heartbeat")
+
+class _Log(logging.LoggerAdapter[logging.Logger]):
+    """Our logger. A handler or filter of the application that raises must not raise into the server through us."""
+
+    def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+        with suppress(Exception):  # where logging itself is broken there is no place left to say so
+            super().log(level, msg, *args, stacklevel=2, **kwargs)
+
+
+log = _Log(logging.getLogger("llm_heartbeat"), {})
 
 
 class Faults:

@@ -1,62 +1,14 @@
 """What the three endpoints answer, from one view of the process. Pure."""
 
-from dataclasses import dataclass
-from typing import Any
-
 from llm_heartbeat import startup as phases
-from llm_heartbeat.report import DEGRADED, FAILED, OK, Report, Value
+from llm_heartbeat.report import DEGRADED, FAILED, OK, Detail, Report, Value
+from llm_heartbeat.view import LimitView, View
 
 PHASE_FAILURE = {
     phases.LOADING: "model_loading",
     phases.WARMING_UP: "warming_up",
     phases.FAILED: "load_failed",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LimitView:
-    """One limit of readiness. `since` is Unix time; `limit` None means switched off, then it never trips."""
-
-    check: str
-    failure: str
-    value: float | None
-    limit: float | None
-    unit: str
-    tripped: bool
-    since: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class DependencyView:
-    """One essential dependency. `leaves`: this replica may become unready for it."""
-
-    name: str
-    down: bool
-    leaves: bool
-    reason: str
-    since: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Everything the endpoints look at. Durations are seconds."""
-
-    loop_attached: bool
-    lag: float
-    blocked: float
-    stuck: float
-    live_after: float
-    phase: str
-    phase_reason: str
-    rewarming: bool
-    elapsed: float
-    budget: float
-    draining: str
-    inflight: int
-    limits: tuple[LimitView, ...] = ()
-    dependencies: tuple[DependencyView, ...] = ()
-    culprit: dict[str, Any] | None = None
-    changes: tuple[dict[str, Any], ...] = ()
 
 
 def live(view: View) -> Report:
@@ -76,7 +28,7 @@ def live(view: View) -> Report:
             "stuck_seconds": round(view.stuck, 3),
         },
         failed=("event_loop_stuck",) if stuck else (),
-        details={"event_loop_stuck": {"limit": view.live_after, "unit": "seconds"}},
+        details={"event_loop_stuck": _detail(view.live_after, "seconds", view.blocked_since)},
         reason=reason,
         culprit=view.culprit,
         changes=view.changes,
@@ -102,7 +54,7 @@ def startup(view: View) -> Report:
             "over_budget": over,
         },
         failed=(failure,) if failure else (),
-        details={"elapsed_seconds": {"limit": view.budget or None, "unit": "seconds"}},
+        details={name: _detail(view.budget or None, "seconds", since) for name, since in _phases_since(view).items()},
         reason=reason,
         changes=view.changes,
     )
@@ -123,15 +75,17 @@ def ready(view: View) -> Report:
         "draining": bool(view.draining),
         "inflight": view.inflight,
     }
-    details: dict[str, dict[str, Value]] = {}
+    details = {name: _detail(None, None, since) for name, since in _phases_since(view).items()}
+    details["draining"] = _detail(None, None, view.draining_since)
     for limit in view.limits:
         checks[limit.check] = limit.value
         if limit.check == "queue_depth":
             checks["queue_limit"] = limit.limit
-        details[limit.failure] = {"limit": limit.limit, "unit": limit.unit, "since": limit.since}
+        if limit.limit is not None:
+            details[limit.failure] = _detail(limit.limit, limit.unit, limit.since)
     for d in view.dependencies:
         checks[f"dependency_{d.name}"] = not d.down
-        details[f"dependency_{d.name}"] = {"may_leave": d.leaves, "since": d.since, "reason": d.reason}
+        details[f"dependency_{d.name}"] = _detail(None, None, d.since) | {"may_leave": d.leaves, "reason": d.reason}
     return Report(
         endpoint="ready",
         status=FAILED if failures else DEGRADED if degraded else OK,
@@ -141,11 +95,21 @@ def ready(view: View) -> Report:
         degraded=tuple(degraded),
         details=details,
         reason="; ".join(text for text in (failures or degraded).values() if text),
+        reasons=failures | degraded,
         changes=view.changes,
     )
 
 
 ENDPOINTS = {"startup": startup, "live": live, "ready": ready}
+
+
+def _detail(limit: float | None, unit: str | None, since: float | None) -> Detail:
+    return {"limit": limit, "unit": unit, "since": since}
+
+
+def _phases_since(view: View) -> dict[str, float | None]:
+    """By the name that each phase has in `failed`; only the present one has a time."""
+    return {name: view.phase_since if view.phase == phase else None for phase, name in PHASE_FAILURE.items()}
 
 
 def _phase_failures(view: View) -> list[tuple[str, str]]:

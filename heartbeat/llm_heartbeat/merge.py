@@ -5,8 +5,8 @@ from typing import Any
 
 from llm_heartbeat import startup as phases
 from llm_heartbeat.health import PHASE_FAILURE
-from llm_heartbeat.peers import Snapshot
-from llm_heartbeat.report import FAILED, OK, Report
+from llm_heartbeat.peers import RENEWED, Snapshot
+from llm_heartbeat.report import FAILED, Report
 
 _PHASES = (phases.READY, phases.WARMING_UP, phases.LOADING, phases.FAILED)
 
@@ -27,6 +27,10 @@ class Look:
     def blocked(self, peer: Snapshot) -> float:
         """Seconds; not more than we have watched, so that a resumed machine is not stuck."""
         return min(peer.blocked(self.now), max(0.0, self.now - self.watching_since))
+
+    def silent(self, peer: Snapshot) -> bool:
+        """Whether it has not renewed its file while we watched."""
+        return peer.silent(self.now) and self.now - self.watching_since >= RENEWED
 
 
 def merge(own: Report, peers: list[Snapshot], look: Look) -> Report:
@@ -55,7 +59,8 @@ def _live(own: Report, peers: list[Snapshot], look: Look) -> Report:
     if late <= look.live_after:
         return merged
     reason = f"the event loop of process {worst.pid} has not turned for {late:.1f} s"
-    return replace(merged, status=FAILED, code=503, failed=("event_loop_stuck",), reason=reason)
+    details = {"event_loop_stuck": own.details["event_loop_stuck"] | {"since": round(look.wall - late, 3)}}
+    return replace(merged, status=FAILED, code=503, failed=("event_loop_stuck",), reason=reason, details=details)
 
 
 def _of_this_block(peer: Snapshot, look: Look, late: float) -> dict[str, Any] | None:
@@ -64,7 +69,7 @@ def _of_this_block(peer: Snapshot, look: Look, late: float) -> dict[str, Any] | 
 
 
 def _startup(own: Report, peers: list[Snapshot], look: Look) -> Report:
-    seen = [(p.startup, p.reason) for p in peers] + ([(own.status, own.reason)] if look.serves else [])
+    seen = [(p.startup, p.startup_reason) for p in peers] + ([(own.status, own.reason)] if look.serves else [])
     phase, reason = max(seen, key=lambda item: _PHASES.index(item[0]))
     return replace(
         own,
@@ -79,14 +84,25 @@ def _startup(own: Report, peers: list[Snapshot], look: Look) -> Report:
 
 def _ready(own: Report, peers: list[Snapshot], look: Look) -> Report:
     """The server is ready as long as one process is: the kernel gives connections to any of them."""
-    processes = tuple({"pid": p.pid, "ready": p.ready, "failed": ", ".join(p.failed)} for p in peers)
+    ready = [p for p in peers if p.ready and not look.silent(p)]
+    own = replace(
+        own,
+        processes=tuple({"pid": p.pid, "ready": p in ready, "failed": ", ".join(p.failed)} for p in peers),
+    )
     if look.serves and own.good:
-        return replace(own, processes=processes)
-    best = next((p for p in peers if p.ready), None)
-    if best is not None:
+        return own
+    if ready:
+        best = ready[0]
         return replace(
-            own, status=best.ready_status or OK, code=200, failed=(), degraded=tuple(best.degraded), reason="",
-            checks=own.checks | {"model_loaded": True, "warmed_up": True}, processes=processes,
+            own, status=best.ready_status, code=200, failed=(), degraded=tuple(best.degraded), reason=best.ready_reason,
+            checks=own.checks | {"model_loaded": True, "warmed_up": True, "draining": False}, reasons={},
         )  # fmt: skip
-    failed = tuple(dict.fromkeys([*(own.failed if look.serves else ()), *(name for p in peers for name in p.failed)]))
-    return replace(own, status=FAILED, code=503, failed=failed, processes=processes)
+    why = [(own.failed, own.reason)] if look.serves else []  # a launcher's own phase says nothing
+    why += [
+        (("event_loop_slow",), f"process {p.pid} is silent") if look.silent(p) else (tuple(p.failed), p.ready_reason)
+        for p in peers
+    ]
+    failed = tuple(dict.fromkeys(name for names, _ in why for name in names))
+    reason = "; ".join(dict.fromkeys(words for _, words in why))
+    code = 500 if "load_failed" in failed else 503
+    return replace(own, status=FAILED, code=code, failed=failed, reason=reason, reasons={})

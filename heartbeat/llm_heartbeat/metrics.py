@@ -103,14 +103,23 @@ class Metrics:
                 self.add("llm_heartbeat_errors_total", new, where)
 
     def _child(self, name: str, labels: tuple[str, ...], method: str, value: float) -> None:
-        found = family(name, self._registry, self._faults)
-        if found is not None:
-            getattr(found.labels(*labels) if labels else found, method)(value)
+        with self._faults.passed_by("metrics"):  # a broken registry costs this one value and nothing else
+            found = family(name, self._registry, self._faults)
+            if found is not None:
+                getattr(found.labels(*labels) if labels else found, method)(value)
 
 
 # One family a registry, whoever asks: plugin, middleware, or a second heartbeat after the first was stopped.
 _families: WeakKeyDictionary[CollectorRegistry, dict[str, Any]] = WeakKeyDictionary()
 _making = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _making
+    _making = threading.Lock()  # a thread that is not there any more may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def family(name: str, registry: CollectorRegistry, faults: Faults) -> Any:

@@ -6,48 +6,84 @@ A probe on the main port reaches an arbitrary process, and several cannot share 
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llm_heartbeat import health, process
+from llm_heartbeat.state import State
+from llm_heartbeat.view import view_of
+
 EVERY = 1.0  # seconds between two snapshots
 _LATE = 0.5  # a heartbeat is due ten times a second
-_RENEWED = 5 * EVERY
+RENEWED = 5 * EVERY
 _PATTERN = "llm_heartbeat_*.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one process wrote last, at `written`. `due` was its next heartbeat then; None where no loop runs."""
+    """What one process, which `began` then, wrote last. `due` was its next heartbeat then; None where no loop runs."""
 
     pid: int
+    began: int | None
     written: float
     due: float | None
     startup: str
-    reason: str
+    startup_reason: str
     ready: bool
     ready_status: str
-    failed: list[str]
+    ready_reason: str
     lag: float
-    culprit: dict[str, Any] | None = None
+    failed: list[str] = field(default_factory=list)
     degraded: list[str] = field(default_factory=list)
+    culprit: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, state: State) -> "Snapshot":
+        """This process now."""
+        view = view_of(state)
+        startup, ready = health.startup(view), health.ready(view)
+        return cls(
+            pid=os.getpid(),
+            began=process.start_ticks(os.getpid()),
+            written=state.clock(),
+            due=state.beats.due if state.beats else None,
+            startup=startup.status,
+            startup_reason=startup.reason,
+            ready=ready.good,
+            ready_status=ready.status,
+            ready_reason=ready.reason,
+            lag=view.lag,
+            failed=list(ready.failed),
+            degraded=list(ready.degraded),
+            culprit=view.culprit,
+        )
+
+    def silent(self, now: float) -> bool:
+        """A file that is not renewed is a process that does not run at all (stopped, or a C call holds its GIL)."""
+        return now - self.written >= RENEWED
 
     def blocked(self, now: float) -> float:
-        """Age of the block that its loop is in, seconds; 0 if the loop turned when this was written.
-
-        A file that is not renewed is a process that does not run at all (stopped, or a C call holds its GIL).
-        """
-        if self.due is None or (self.written - self.due < _LATE and now - self.written < _RENEWED):
+        """Age of the block that its loop is in, seconds; 0 if the loop turned when this was written."""
+        if self.due is None or (self.written - self.due < _LATE and not self.silent(now)):
             return 0.0
         return max(0.0, now - self.due)
 
     def write(self, directory: Path) -> None:
-        """Atomic. OSError where the directory is gone."""
-        path = directory / f"llm_heartbeat_{self.pid}.json"
+        """Atomic. OSError where it cannot be written; then nothing is left that would look like a silent process."""
+        path = file_of(directory, self.pid)
         text = json.dumps({name: getattr(self, name) for name in self.__slots__})
         scratch = path.with_suffix(".new")
-        scratch.write_text(text)
-        scratch.replace(path)
+        try:
+            scratch.write_text(text)
+            scratch.replace(path)
+        except OSError:
+            for left in (path, scratch):
+                with suppress(OSError):
+                    left.unlink()
+            raise
 
 
 def directory(configured: str) -> Path | None:
@@ -56,35 +92,30 @@ def directory(configured: str) -> Path | None:
     return Path(path) if path and Path(path).is_dir() else None
 
 
+def file_of(directory: Path, pid: int) -> Path:
+    """Where that process writes."""
+    return directory / f"llm_heartbeat_{pid}.json"
+
+
 def others(where: Path) -> list[Snapshot]:
-    """The living other processes. The files of dead ones, and their live gauges, are removed."""
-    found = []
+    """The living other processes."""
+    return [one for one in _read(where) if one.pid != os.getpid() and process.runs(one.pid, one.began)]
+
+
+def bury_dead(where: Path) -> None:
+    """Remove the files of the dead, and their live gauges: a maximum over those would never fall again.
+
+    vLLM leaves `gauge_live*_<pid>.db` of API servers that died.
+    """
+    for one in _read(where):
+        if not process.runs(one.pid, one.began):
+            file_of(where, one.pid).unlink(missing_ok=True)
+            if process.start_ticks(one.pid) is None:  # else they are a later process' by now
+                for stale in where.glob(f"gauge_live*_{one.pid}.db"):
+                    stale.unlink(missing_ok=True)
+
+
+def _read(where: Path) -> Iterator[Snapshot]:
     for path in sorted(where.glob(_PATTERN)):
-        try:
-            snapshot = Snapshot(**json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError):
-            continue  # being replaced, or of another version: not ours to judge
-        if snapshot.pid == os.getpid():
-            continue
-        if _alive(snapshot.pid):
-            found.append(snapshot)
-        else:
-            _bury(where, path, snapshot.pid)
-    return found
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _bury(where: Path, path: Path, pid: int) -> None:
-    """vLLM leaves `gauge_live*_<pid>.db` of dead API servers; a maximum over them would never fall again."""
-    path.unlink(missing_ok=True)
-    for stale in where.glob(f"gauge_live*_{pid}.db"):
-        stale.unlink(missing_ok=True)
+        with suppress(OSError, ValueError, TypeError):  # being replaced, or of another version: not ours to judge
+            yield Snapshot(**json.loads(path.read_text()))

@@ -1,6 +1,7 @@
 """One answer of an endpoint, and how it is written. Pure."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,11 +10,15 @@ JSON_TYPE = "application/json; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
 
 Value = float | int | str | bool | None
+Detail = dict[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`checks` is flat; `failed` has the machine-readable reasons; `details` has limit, unit and since of a check."""
+    """`checks` is flat; `failed` has the machine-readable reasons.
+
+    `details` has limit, unit and since of all that may fail, `reasons` has the words for what does, where they differ.
+    """
 
     endpoint: str
     status: str
@@ -21,8 +26,9 @@ class Report:
     checks: dict[str, Value]
     failed: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
-    details: dict[str, dict[str, Value]] = field(default_factory=dict)
+    details: dict[str, Detail] = field(default_factory=dict)
     reason: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
     culprit: dict[str, Any] | None = None
     changes: tuple[dict[str, Any], ...] = ()
     processes: tuple[dict[str, Any], ...] = ()
@@ -55,12 +61,17 @@ class Report:
         return (json.dumps(self.as_dict(details), separators=(", ", ": ")) + "\n").encode()
 
     def as_text(self) -> bytes:
-        """Kubernetes' verbose form: a line per check, then the verdict."""
-        lines = [f"[-]{name} failed: {self.reason}" for name in self.failed]
-        lines += [f"[!]{name} degraded" for name in self.degraded]
-        lines += [f"[+]{name} {value}" for name, value in self.checks.items() if value is not None]
+        """Kubernetes' verbose form: a line for all that may fail, then the values, then the verdict."""
+        lines = [self._line(name) for name in dict.fromkeys((*self.failed, *self.degraded, *self.details))]
+        lines += [f"{name}: {value}" for name, value in self.checks.items() if value is not None]
         verdict = "passed" if self.good else "failed"
         return ("\n".join([*lines, f"{self.endpoint} check {verdict}"]) + "\n").encode()
+
+    def _line(self, name: str) -> str:
+        why = self.reasons.get(name) or self.reason
+        if name in self.failed:
+            return f"[-]{name} failed: {why}"
+        return f"[!]{name} degraded: {why}" if name in self.degraded else f"[+]{name} ok"
 
 
 def response(report: Report, query: str, details: bool = True) -> tuple[int, str, bytes]:

@@ -15,8 +15,8 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
-def _option(default: Any, kind: str, doc: str) -> Any:
-    return field(default=default, metadata={"kind": kind, "doc": doc})
+def _option(default: Any, kind: str, doc: str, least: float = 0.0) -> Any:
+    return field(default=default, metadata={"kind": kind, "doc": doc, "least": least})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,21 @@ class Settings:
         "Side port, `host:port` or `host:first-last`; answers even while the loop is blocked. Empty: none.",
     )
     prefix: str = _option("/healthz", "path", "Path before `/startup`, `/live`, `/ready`.")
-    interval: float = _option(0.1, "duration", "Pause between two heartbeats of the loop.")
-    window: float = _option(30.0, "duration", "`llm_event_loop_lag_seconds` is the largest delay within it.")
-    blocked_after: float = _option(1.0, "duration", "From here on a delay is a block: counted, culprit named.")
-    live_after: float = _option(30.0, "duration", "`live` turns 503 when the loop has been blocked for longer.")
+    interval: float = _option(0.1, "duration", "Pause between two heartbeats of the loop.", least=0.01)
+    window: float = _option(30.0, "duration", "`llm_event_loop_lag_seconds` is the largest delay within it.", least=1)
+    blocked_after: float = _option(1.0, "duration", "From here on a delay is a block: counted, culprit named.", least=0.1)
+    live_after: float = _option(30.0, "duration", "`live` turns 503 when the loop has been blocked for longer.", least=1)
     ready_lag: float = _option(5.0, "duration", "`ready` turns 503 above this lag. 0: never.")
-    ready_queue: float | None = _option(None, "number", "`ready` turns 503 at this many waiting requests.")
-    ready_kv: float | None = _option(None, "ratio", "`ready` turns 503 at this share of the KV cache in use.")
+    ready_queue: float | None = _option(None, "number", "`ready` turns 503 at this many waiting requests. 0: never.")
+    ready_kv: float | None = _option(None, "ratio", "`ready` turns 503 at this share of the KV cache in use. 0: never.")
     ready_gpu: float | None = _option(
         None,
         "ratio",
-        "`ready` turns 503 at this share of GPU memory in use. Engines that preallocate sit above 0.9.",
+        "`ready` turns 503 at this share of GPU memory in use. 0: never. Engines that preallocate sit above 0.9.",
     )
     clear: float = _option(0.8, "ratio", "A tripped limit clears at or below this share of itself.")
     hold: float = _option(10.0, "duration", "A check changes at most once in this time.")
-    poll: float = _option(1.0, "duration", "Pause between two readings of queue, KV cache and GPU memory.")
+    poll: float = _option(1.0, "duration", "Pause between two readings of queue, KV cache and GPU memory.", least=0.1)
     startup_budget: float = _option(0.0, "duration", "Shown against the elapsed time in `startup`. 0: none.")
     manual_startup: bool = _option(
         False, "flag", "Loaded only when the application calls `loaded()`, not at the end of ASGI's lifespan startup."
@@ -58,8 +58,8 @@ class Settings:
         0.0, "duration", "Requests still in flight this long after SIGTERM are cancelled. 0: the server decides."
     )
     dependencies: str = _option("", "list", "Essential ones, `name=tcp://host:port` or `name=http://host/path`, by comma.")
-    dependency_timeout: float = _option(0.5, "duration", "Time that one check of a dependency may take.")
-    dependency_every: float = _option(10.0, "duration", "Pause between two checks of a dependency, jittered.")
+    dependency_timeout: float = _option(0.5, "duration", "Time that one check of a dependency may take.", least=0.01)
+    dependency_every: float = _option(10.0, "duration", "Pause between two checks of a dependency, jittered.", least=0.1)
     dependency_may_leave: float = _option(
         0.0, "ratio", "Share of the replicas that may leave for one dependency. 0: none (fail open); 1: all."
     )
@@ -71,6 +71,11 @@ class Settings:
     )
     vllm_startup: bool = _option(False, "flag", "vLLM plugin: side port from before the weights load.")
     vllm_steps: bool = _option(False, "flag", "vLLM plugin: `llm_engine_steps_total{lane}`.")
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """Path to name."""
+        return {f"{self.prefix.rstrip('/')}/{name}": name for name in ("startup", "live", "ready")}
 
     @property
     def replica_name(self) -> str:
@@ -95,7 +100,7 @@ def read(environ: Mapping[str, str] | None = None) -> tuple[Settings, tuple[str,
             continue
         option = known[name]
         try:
-            values[option.name] = _parse(option.metadata["kind"], environ[name].strip())
+            values[option.name] = _parse(option, environ[name].strip())
         except ValueError as error:
             problems.append(f"{name}: {error}; the default {option.default!r} applies")
     return Settings(**values), tuple(problems)
@@ -118,13 +123,18 @@ def _shown(option: Field[Any]) -> str:
     if default is None or default == "":
         return "off" if default is None else "empty"
     if option.metadata["kind"] == "duration":
-        return f"`{default * 1000:g}ms`" if 0 < default < 1 else f"`{default:g}s`"
+        return f"`{_seconds(default)}`"
     return f"`{default}`" if isinstance(default, str) else f"`{default:g}`"
 
 
-def _parse(kind: str, text: str) -> Any:
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:g}ms" if 0 < seconds < 1 else f"{seconds:g}s"
+
+
+def _parse(option: Field[Any], text: str) -> Any:
+    kind = option.metadata["kind"]
     if kind == "duration":
-        return _duration(text)
+        return _duration(text, option.metadata["least"])
     if kind == "flag":
         return _flag(text)
     if kind in ("number", "ratio", "count"):
@@ -138,11 +148,14 @@ def _parse(kind: str, text: str) -> Any:
     return text
 
 
-def _duration(text: str) -> float:
+def _duration(text: str, least: float) -> float:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a duration; write 250ms, 30s, 5m or 1h")
-    return float(match[1]) * _UNITS[match[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds < least:
+        raise ValueError(f"{text!r} is below {_seconds(least)}")
+    return seconds
 
 
 def _flag(text: str) -> bool:

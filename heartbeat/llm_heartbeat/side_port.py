@@ -24,8 +24,12 @@ class SidePort:
         )
 
     def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
+        """Begin to answer. RuntimeError where no thread can be had; the port is free again then."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._server.server_close()
+            raise
 
     def stop(self) -> None:
         """Stop and free the port."""
@@ -91,14 +95,21 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._answer(with_body=False)
 
+    def do_POST(self) -> None:
+        self._send((405, "text/plain; charset=utf-8", b"use GET or HEAD\n"), with_body=True)
+
     def _answer(self, with_body: bool) -> None:
         path, _, query = self.path.partition("?")
-        answer = self.server.answers(path, query)
-        code, content_type, body = answer or (404, "text/plain; charset=utf-8", b"404\n")
+        self._send(self.server.answers(path, query) or (404, "text/plain; charset=utf-8", b"404\n"), with_body)
+
+    def _send(self, answer: Answer, with_body: bool) -> None:
+        code, content_type, body = answer
         self.send_response(code)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
+        if code == 405:
+            self.send_header("Allow", "GET, HEAD")
         self.end_headers()
         if with_body:
             self.wfile.write(body)

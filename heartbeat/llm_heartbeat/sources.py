@@ -1,5 +1,6 @@
 """Where queue depth, KV cache and GPU memory are read from. Each source has a thread: NVML may hang on a broken GPU."""
 
+import math
 import os
 import sys
 import threading
@@ -54,10 +55,16 @@ class Source:
         while True:
             value = None
             with self._faults.passed_by(f"source_{self.name}"):
-                value = self._read()
+                value = _number(self._read())
             self._last = (time.monotonic(), value)
             if stop.wait(self._every):
                 return
+
+
+def _number(found: float | None) -> float | None:
+    """TypeError or ValueError for what no limit can be compared with; NaN is unknown."""
+    value = None if found is None else float(found)
+    return None if value is None or math.isnan(value) else value
 
 
 def vllm_queue() -> float | None:

@@ -1,6 +1,5 @@
-"""The state of one process and its verdicts. No threads and no clock: every method is given the time it needs."""
+"""The state of one process and its verdicts. It has no thread of its own, and its clocks are given."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,27 +9,19 @@ from typing import TYPE_CHECKING
 from llm_heartbeat import health
 from llm_heartbeat.culprit import Culprit
 from llm_heartbeat.dependencies import Dependency
-from llm_heartbeat.faults import Faults
-from llm_heartbeat.history import History, log
+from llm_heartbeat.faults import Faults, log
+from llm_heartbeat.history import History
 from llm_heartbeat.inflight import InFlight
 from llm_heartbeat.lag import Beats, BlockWatch, LagWindow
 from llm_heartbeat.limits import Limit
-from llm_heartbeat.peers import Snapshot
 from llm_heartbeat.report import Report
 from llm_heartbeat.settings import Settings
 from llm_heartbeat.sources import Source
 from llm_heartbeat.startup import FAILED, Startup
+from llm_heartbeat.view import view_of
 
 if TYPE_CHECKING:
     from llm_heartbeat.metrics import Metrics
-
-# check, failure, unit
-LIMITS = {
-    "queue": ("queue_depth", "queue_full", "requests"),
-    "kv": ("kv_cache_ratio", "kv_cache_full", "ratio"),
-    "gpu": ("gpu_mem_ratio", "gpu_pressure", "ratio"),
-    "lag": ("event_loop_lag_ms", "event_loop_slow", "ms"),
-}
 
 
 class State:
@@ -52,35 +43,35 @@ class State:
         self.culprit: Culprit | None = None
         self.sources: dict[str, Source] = {}
         self.dependencies: dict[str, Dependency] = {}
-        self.requests = InFlight(settings.drain_limit)
+        self.requests = InFlight(settings.drain_limit, self.out_of_memory)
         self.drain_reason = ""
         self.drain_since: float | None = None
         self._reports_itself = settings.manual_startup
-        self._values: dict[str, float | None] = {}
+        self.values: dict[str, float | None] = {}  # by limit, as last read
         self._lock = threading.RLock()
         highs = {
             "queue": settings.ready_queue,
             "kv": settings.ready_kv,
             "gpu": settings.ready_gpu,
-            "lag": settings.ready_lag * 1000 or None,
+            "lag": settings.ready_lag * 1000,
         }
-        self.limits = {
-            name: Limit(high, high * settings.clear, settings.hold) for name, high in highs.items() if high is not None
-        }
-        self._note_changes()  # what the first change is a change from
+        self.limits = {name: Limit(high, high * settings.clear, settings.hold) for name, high in highs.items() if high}
+        self.note_changes()  # what the first change is a change from
 
     # What the application may say -------------------------------------------------------------------------------
 
     def loading(self, reason: str = "") -> None:
         """The weights are being loaded: `startup` and `ready` are 503 until the application calls `loaded()`."""
         self._reports_itself = True
-        with self._changing():
+        with self._lock:
             self.startup.loading(reason)
+            self.note_changes()
 
     def loaded(self) -> None:
         """The model can serve, or can be warmed up if `needs_warmup()` was called before."""
-        with self._changing():
+        with self._lock:
             self.startup.loaded(self.clock())
+            self.note_changes()
 
     def serving(self) -> None:
         """The server has started: the model is there, unless the application reports its loading itself."""
@@ -89,18 +80,26 @@ class State:
 
     def load_failed(self, reason: str) -> None:
         """The load failed for good: `startup` is 500 at once."""
-        with self._changing():
+        with self._lock:
             self.startup.failed(reason)
+            self.note_changes()
 
     def needs_warmup(self, reason: str = "warming up") -> None:
         """`ready` waits for `warmed_up()`: before the first request, or once more after an out-of-memory recovery."""
-        with self._changing():
+        with self._lock:
             self.startup.needs_warmup(reason)
+            self.note_changes()
 
     def warmed_up(self) -> None:
         """The warm-up that was asked for is done."""
-        with self._changing():
+        with self._lock:
             self.startup.warmed_up(self.clock())
+            self.note_changes()
+
+    def out_of_memory(self) -> None:
+        """An out-of-memory error was survived; asks for a new warm-up if `LLM_HEARTBEAT_REWARM_AFTER_OOM` is on."""
+        if self.settings.rewarm_after_oom:
+            self.needs_warmup("warming up again after an out-of-memory error")
 
     def drain(self, reason: str = "draining") -> None:
         """Take no new requests: `ready` turns 503 at once. Safe in a signal handler: it only sets values."""
@@ -151,12 +150,12 @@ class State:
         """One look of the watchdog: blocks, limits, changes."""
         now = self.clock()
         self._look_at_loop(now, find_culprit)
-        self._values = {name: source.value(now) for name, source in tuple(self.sources.items())}
-        self._values["lag"] = self._current_lag(now) * 1000
+        values = {name: source.value(now) for name, source in tuple(self.sources.items())}
+        self.values = values | {"lag": self._current_lag(now) * 1000}
         with self._lock:
             for name, limit in self.limits.items():
-                limit.observe(now, self._values.get(name))
-            self._note_changes()
+                limit.observe(now, self.values.get(name))
+            self.note_changes()
 
     def _look_at_loop(self, now: float, find_culprit: Callable[[float], Culprit | None]) -> None:
         beats = self.beats
@@ -189,51 +188,7 @@ class State:
 
     def report(self, endpoint: str, from_loop: bool = False) -> Report:
         """The answer of `startup`, `live` or `ready` now. `from_loop`: asked in the loop's thread, so the loop turns."""
-        return health.ENDPOINTS[endpoint](self.view(from_loop))
-
-    def view(self, from_loop: bool = False) -> health.View:
-        """Everything that the endpoints look at."""
-        now, wall = self.clock(), self.wall()
-        beats, startup = self.beats, self.startup
-        overdue = beats.overdue(now) if beats and not from_loop else 0.0
-        return health.View(
-            loop_attached=beats is not None,
-            lag=max(self.lag.largest(now), overdue),
-            blocked=overdue if overdue > self.settings.blocked_after else 0.0,
-            stuck=min(self.watch.stuck_seconds, overdue),
-            live_after=self.settings.live_after,
-            phase=startup.phase,
-            phase_reason=startup.reason,
-            rewarming=startup.rewarming,
-            elapsed=startup.elapsed(now),
-            budget=self.settings.startup_budget,
-            draining=self.drain_reason,
-            inflight=self.requests.count,
-            limits=tuple(self._limit_view(name, now, wall) for name in LIMITS),
-            dependencies=tuple(
-                health.DependencyView(d.name, d.down, d.leaves, d.reason, d.since) for d in tuple(self.dependencies.values())
-            ),
-            culprit=self.culprit.as_dict() if self.culprit else None,
-            changes=self.history.entries(),
-        )
-
-    def snapshot(self) -> Snapshot:
-        """For the other processes of this server."""
-        view = self.view()
-        startup, ready = health.startup(view), health.ready(view)
-        return Snapshot(
-            pid=os.getpid(),
-            written=self.clock(),
-            due=self.beats.due if self.beats else None,
-            startup=startup.status,
-            reason=startup.reason or ready.reason,
-            ready=ready.good,
-            ready_status=ready.status,
-            failed=list(ready.failed),
-            lag=view.lag,
-            culprit=view.culprit,
-            degraded=list(ready.degraded),
-        )
+        return health.ENDPOINTS[endpoint](view_of(self, from_loop))
 
     def last_beat(self) -> float | None:
         """Unix time of the last heartbeat; None before the first."""
@@ -247,28 +202,10 @@ class State:
         """Whether the start is lost."""
         return self.startup.phase == FAILED
 
-    def _limit_view(self, name: str, now: float, wall: float) -> health.LimitView:
-        check, failure, unit = LIMITS[name]
-        limit = self.limits.get(name)
-        return health.LimitView(
-            check=check,
-            failure=failure,
-            value=None if (value := self._values.get(name)) is None else round(value, 1 if unit == "ms" else 4),
-            limit=limit.high if limit else None,
-            unit=unit,
-            tripped=limit is not None and limit.tripped,
-            since=None if limit is None or limit.since is None else round(wall - (now - limit.since), 3),
-        )
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        with self._lock:
-            yield
-            self._note_changes()
-
-    def _note_changes(self) -> None:
-        with self.faults.passed_by("changes"):
-            view = self.view()
+    def note_changes(self) -> None:
+        """Compare with the last answers: each change is an event. Any thread."""
+        with self._lock, self.faults.passed_by("changes"):
+            view = view_of(self)
             for endpoint, answer in health.ENDPOINTS.items():
                 report = answer(view)
                 change = self.history.note(self.wall(), endpoint, report.status, report.failed, report.reason)

@@ -1,4 +1,7 @@
-"""sd_notify without a library: READY, WATCHDOG, STOPPING and STATUS as datagrams to `NOTIFY_SOCKET`."""
+"""sd_notify without a library: READY, WATCHDOG and STATUS as datagrams to `NOTIFY_SOCKET`.
+
+STOPPING is never sent: systemd knows of a stop that it ordered, and would end the whole service for a worker that drains.
+"""
 
 import os
 import socket
@@ -11,20 +14,24 @@ class Notifier:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
         self._address = environ.get("NOTIFY_SOCKET", "")
-        asked = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        # The main process, or a server that it started: with several API servers the main one has no loop of its own.
+        asked = environ.get("WATCHDOG_PID") in (None, str(os.getpid()), str(os.getppid()))
         usec = environ.get("WATCHDOG_USEC", "")
         self.watchdog_every = int(usec) / 2e6 if self._address and asked and usec.isdigit() else None
         self._petted: float | None = None
         self._said: dict[str, str] = {}
 
-    def tick(self, now: float, live: bool, ready: bool, draining: bool, status: str) -> None:
+    @property
+    def listens(self) -> bool:
+        """Whether systemd asked to be told."""
+        return bool(self._address)
+
+    def tick(self, now: float, live: bool, ready: bool, status: str) -> None:
         """Tell what changed; pet the watchdog only while the loop is alive. OSError if systemd does not listen."""
         if not self._address:
             return
         if ready:
             self._once("READY", "1")
-        if draining:
-            self._once("STOPPING", "1")
         self._once("STATUS", status)
         due = self._petted is None or now - self._petted >= (self.watchdog_every or 0)
         if self.watchdog_every is not None and live and due:

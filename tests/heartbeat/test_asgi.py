@@ -76,7 +76,7 @@ async def test_an_error_of_ours_restarts_nobody(
     await Middleware(App(), heartbeat)(http(f"/healthz/{endpoint}"), receive, send)
     assert send[0]["status"] == 200
     assert b'"unknown"' in send[1]["body"]
-    aside = heartbeat.answer(f"/healthz/{endpoint}", "")
+    aside = heartbeat.answers.side_port(f"/healthz/{endpoint}", "")
     assert aside is not None
     assert aside[0] == 200
     assert heartbeat.faults.counts["answer"] == 2
@@ -88,7 +88,7 @@ async def test_if_we_cannot_start_the_server_does(monkeypatch: pytest.MonkeyPatc
     def broken() -> None:
         raise OSError("no more threads")
 
-    for method in ("attach", "_start_metrics", "_listen", "tick"):
+    for method in ("attach", "_start_metrics", "tick"):
         monkeypatch.setattr(own, method, broken)
     app = App()
     await Middleware(app, own)(http("/"), receive, Sent())

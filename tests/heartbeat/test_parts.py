@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_latest
 
-from llm_heartbeat import health, merge, metrics, peers, sources, systemd
+from llm_heartbeat import health, merge, metrics, peers, process, sources, systemd, view
 from llm_heartbeat.faults import Faults
 from llm_heartbeat.report import Report
 
@@ -183,10 +184,20 @@ def snapshot(
     pid: int, written: float = 100.0, late: float = -0.05, startup: str = "ready", ready: bool = True, culprit_at: float = 0
 ) -> peers.Snapshot:
     """As written by a process whose heartbeat was `late` seconds overdue then."""
-    failed = [] if ready else ["queue_full"]
-    culprit = {"function": "tokenize", "at": culprit_at} if culprit_at else None
-    status = "ok" if ready else "failed"
-    return peers.Snapshot(pid, written, written - late, startup, "", ready, status, failed, 0.01, culprit)
+    return peers.Snapshot(
+        pid=pid,
+        began=process.start_ticks(pid),
+        written=written,
+        due=written - late,
+        startup=startup,
+        startup_reason=startup if startup != "ready" else "",
+        ready=ready,
+        ready_status="ok" if ready else "failed",
+        ready_reason="" if ready else "queue_depth 9 requests, limit 8",
+        lag=0.01,
+        failed=[] if ready else ["queue_full"],
+        culprit={"function": "tokenize", "at": culprit_at} if culprit_at else None,
+    )
 
 
 def test_the_living_are_read_the_dead_are_buried_with_their_gauges(tmp_path: Path) -> None:
@@ -199,18 +210,61 @@ def test_the_living_are_read_the_dead_are_buried_with_their_gauges(tmp_path: Pat
     (tmp_path / f"gauge_livemax_{dead.pid}.db").touch()
     (tmp_path / f"counter_{dead.pid}.db").touch()
     assert peers.others(tmp_path) == [snapshot(os.getppid())]
+    peers.bury_dead(tmp_path)
     left = {p.name for p in tmp_path.iterdir()}
     assert f"gauge_livemax_{dead.pid}.db" not in left
     assert f"llm_heartbeat_{dead.pid}.json" not in left
     assert f"counter_{dead.pid}.db" in left, "a counter keeps what the dead one has counted"
 
 
+def test_a_later_process_of_the_same_number_is_not_the_one_that_wrote(tmp_path: Path) -> None:
+    """A directory that outlives its container: process numbers come again there, and so would a dead process' block."""
+    parent = os.getppid()
+    replace(snapshot(parent), began=1).write(tmp_path)
+    (tmp_path / f"gauge_livemax_{parent}.db").touch()
+    assert peers.others(tmp_path) == []
+    peers.bury_dead(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == [f"gauge_livemax_{parent}.db"], "the living one's gauges stay"
+
+
+def test_a_zombie_does_not_run(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    snapshot(ended.pid).write(tmp_path)
+    assert len(peers.others(tmp_path)) == 1
+    ended.kill()
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # ended, and left as a zombie
+    assert peers.others(tmp_path) == []
+    assert ended.stdin is not None
+    ended.stdin.close()
+    ended.wait()
+
+
+def test_who_cannot_write_leaves_nothing_that_looks_like_silence(tmp_path: Path) -> None:
+    snapshot(os.getppid()).write(tmp_path)
+    (tmp_path / f"llm_heartbeat_{os.getppid()}.new").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        snapshot(os.getppid()).write(tmp_path)
+    assert peers.others(tmp_path) == []
+
+
+def test_the_age_of_a_process() -> None:
+    child = "import time, sys; from llm_heartbeat import process; time.sleep(0.3); print(process.age())"
+    environ = {**os.environ, "PYTHONPATH": str(HEARTBEAT)}
+    began = time.monotonic()
+    found = subprocess.run([sys.executable, "-c", child], env=environ, check=True, capture_output=True, text=True)
+    assert 0.29 < float(found.stdout) < time.monotonic() - began + 0.02
+    assert process.start_ticks(2**22 + 1) is None
+    assert not process.runs(2**22 + 1, None)
+    assert process.runs(os.getpid(), process.start_ticks(os.getpid()))
+
+
 def own(endpoint: str, code: int = 200) -> Report:
-    view = health.View(
-        loop_attached=True, lag=0.0, blocked=0.0, stuck=0.0, live_after=30, phase="ready" if code == 200 else "loading",
-        phase_reason="", rewarming=False, elapsed=1, budget=0, draining="", inflight=0,
+    seen = view.View(
+        loop_attached=True, lag=0.0, blocked=0.0, blocked_since=None, stuck=0.0, live_after=30,
+        phase="ready" if code == 200 else "loading", phase_reason="", phase_since=1.0, rewarming=False, elapsed=1, budget=0,
+        draining="", draining_since=None, inflight=0,
     )  # fmt: skip
-    return health.ENDPOINTS[endpoint](view)
+    return health.ENDPOINTS[endpoint](seen)
 
 
 def merged(
@@ -267,8 +321,20 @@ def test_a_launcher_speaks_through_its_servers() -> None:
 
 def test_ready_as_long_as_one_is() -> None:
     assert merged("ready", snapshot(1, ready=False)).code == 200
-    assert merged("ready", snapshot(1, ready=False), serves=False).failed == ("queue_full",)
     assert merged("ready", snapshot(1), code=503).code == 200
+    launcher = merged("ready", snapshot(1, ready=False), serves=False, code=503)
+    assert (launcher.code, launcher.failed) == (503, ("queue_full",))
+    assert launcher.reason == "queue_depth 9 requests, limit 8", "not the launcher's own loading"
+    both = merged("ready", snapshot(1, ready=False), code=503)
+    assert both.failed == ("model_loading", "queue_full")
+    failed = replace(snapshot(1, startup="failed", ready=False), failed=["load_failed"])
+    assert merged("ready", failed, serves=False, code=503).code == 500
+
+
+def test_a_silent_process_is_not_ready_whatever_it_wrote_last() -> None:
+    silent = merged("ready", snapshot(1), now=120, serves=False, code=503)
+    assert (silent.code, silent.failed, silent.reason) == (503, ("event_loop_slow",), "process 1 is silent")
+    assert merged("ready", snapshot(1), now=120, since=118, serves=False, code=503).code == 200
 
 
 # systemd -----------------------------------------------------------------------------------------------------------
@@ -293,24 +359,29 @@ def test_systemd_hears_ready_and_the_watchdog_only_while_live(tmp_path: Path) ->
     listening = Systemd(tmp_path / "notify")
     notifier = systemd.Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "10000000"})
     assert notifier.watchdog_every == 5
-    notifier.tick(0, live=True, ready=False, draining=False, status="loading")
+    notifier.tick(0, live=True, ready=False, status="loading")
     assert listening.heard() == ["STATUS=loading", "WATCHDOG=1"]
-    notifier.tick(1, live=True, ready=True, draining=False, status="ready")
-    notifier.tick(5, live=True, ready=True, draining=False, status="ready")
+    notifier.tick(1, live=True, ready=True, status="ready")
+    notifier.tick(5, live=True, ready=True, status="ready")
     assert listening.heard() == ["READY=1", "STATUS=ready", "WATCHDOG=1"]
     for second in range(6, 60):
-        notifier.tick(second, live=False, ready=True, draining=False, status="stuck")
+        notifier.tick(second, live=False, ready=True, status="stuck")
     assert listening.heard() == ["STATUS=stuck"]
-    notifier.tick(60, live=True, ready=True, draining=True, status="ready")
-    assert listening.heard() == ["STOPPING=1", "STATUS=ready", "WATCHDOG=1"]
+    notifier.tick(60, live=True, ready=True, status="ready, draining")
+    assert listening.heard() == ["STATUS=ready, draining", "WATCHDOG=1"]
     listening.socket.close()
 
 
 def test_systemd_is_not_asked_where_it_is_not() -> None:
     notifier = systemd.Notifier({})
-    notifier.tick(0, live=True, ready=True, draining=False, status="x")
+    notifier.tick(0, live=True, ready=True, status="x")
     assert notifier.watchdog_every is None
-    assert systemd.Notifier({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1"}).watchdog_every is None
+
+
+@pytest.mark.parametrize(("pid", "asked"), [(os.getpid(), True), (os.getppid(), True), (1, False)])
+def test_the_watchdog_is_petted_by_the_main_process_and_by_its_servers(pid: int, asked: bool) -> None:
+    environ = {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "1", "WATCHDOG_PID": str(pid)}
+    assert (systemd.Notifier(environ).watchdog_every is not None) == asked
 
 
 def test_the_snapshot_is_json_that_reads_back(tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ def test_every_option_can_be_set() -> None:
         ("LISTEN", "9109", "write 127.0.0.1:9109"),
         ("LISTEN", "127.0.0.1:9-8", "no valid port"),
         ("PREFIX", "healthz", "does not begin with /"),
+        ("INTERVAL", "0s", "is below 10ms"),
+        ("LIVE_AFTER", "0", "is below 1s"),
+        ("POLL", "0s", "is below 100ms"),
+        ("DEPENDENCY_EVERY", "1ms", "is below 100ms"),
         ("LIFE_AFTER", "3s", "no such option"),
     ],
 )
@@ -87,7 +91,9 @@ def test_the_metrics_in_the_docs_are_all_there_are() -> None:
     assert metrics.table() in DOCS.read_text(), "docs/how-to/heartbeat.md: paste llm_heartbeat.metrics.table() anew"
 
 
-def test_defaults_parse_back() -> None:
+def test_every_default_is_allowed_and_every_option_documented() -> None:
     for option in fields(Settings):
         assert settings.variable(option).startswith("LLM_HEARTBEAT_")
         assert option.metadata["doc"].rstrip().endswith(".")
+        if option.metadata["kind"] == "duration":
+            assert option.default >= option.metadata["least"]

@@ -181,6 +181,41 @@ def test_limits_are_off_until_given() -> None:
     assert process.metric("llm_health_gpu_ratio") == 1e9
 
 
+def test_a_limit_of_zero_is_off_and_not_always_over() -> None:
+    process = Process(ready_queue=0.0, ready_kv=0.0, ready_gpu=0.0, ready_lag=0.0)
+    process.state.attach()
+    process.state.loaded()
+    for name in ("queue", "kv", "gpu"):
+        process.value_of(name, lambda: 0.5)
+    process.run(5)
+    assert process.code("ready") == 200
+    assert process.state.report("ready").checks["queue_limit"] is None
+
+
+def test_whatever_fails_has_limit_unit_and_since() -> None:
+    process = Process(ready_queue=100.0, startup_budget=60.0)
+    began = process.now + 1e9
+    process.run(1)
+    for endpoint in ("startup", "ready"):
+        assert process.state.report(endpoint).details["model_loading"]["since"] == began
+    assert process.state.report("startup").details["model_loading"]["limit"] == 60
+    process.state.attach()
+    process.state.loaded()
+    process.value_of("queue", lambda: 240.0)
+    process.run(1)
+    process.state.drain("SIGTERM")
+    drained = process.now + 1e9
+    process.run(31, beating=False)
+    ready, live = process.state.report("ready"), process.state.report("live")
+    assert set(ready.failed) == {"queue_full", "draining", "event_loop_slow"}
+    assert all(set(ready.details[name]) >= {"limit", "unit", "since"} for name in ready.failed)
+    assert ready.details["draining"]["since"] == pytest.approx(drained, abs=0.1)
+    assert ready.details["model_loading"]["since"] is None
+    assert live.details["event_loop_stuck"] == {"limit": 30, "unit": "seconds", "since": pytest.approx(drained, abs=0.2)}
+    assert {name for name in ready.details if process.metric("llm_health_check_failed", check=name)} == set(ready.failed)
+    assert process.metric("llm_health_check_failed", check="model_loading") == 0
+
+
 @pytest.mark.parametrize(("period", "at_most"), [(4, 1), (16, 1), (40, 16)])
 def test_flapping_is_bounded_over_ten_minutes(serving: Process, period: int, at_most: int) -> None:
     """A queue that swings through its limit 150, 38 and 15 times: what is faster than the hold leaves once."""
@@ -234,8 +269,18 @@ def test_the_verbose_form_is_kubernetes_text(serving: Process) -> None:
     assert (code, content_type) == (503, "text/plain; charset=utf-8")
     lines = body.decode().splitlines()
     assert lines[0] == "[-]queue_full failed: queue_depth 240 requests, limit 100"
-    assert "[+]queue_depth 240.0" in lines
+    assert lines[1:5] == ["[+]model_loading ok", "[+]warming_up ok", "[+]load_failed ok", "[+]draining ok"]
+    assert "queue_depth: 240.0" in lines
     assert lines[-1] == "ready check failed"
+
+
+def test_the_verbose_form_gives_each_failure_its_own_reason(serving: Process) -> None:
+    serving.value_of("queue", lambda: 240.0)
+    serving.run(1)
+    serving.state.drain("SIGTERM")
+    lines = response(serving.state.report("ready"), "verbose")[2].decode().splitlines()
+    assert lines[:2] == ["[-]draining failed: SIGTERM", "[-]queue_full failed: queue_depth 240 requests, limit 100"]
+    assert not [line for line in lines if line.startswith("[+]") and "False" in line]
 
 
 def test_without_details_the_body_names_no_code(serving: Process) -> None:

@@ -75,7 +75,10 @@ def test_endpoints_on_the_main_port(tmp_path: Path) -> None:
         assert app.get("/healthz/").status == 404
         assert app.get("/healthz/live/x").status == 404
         assert app.get("/").json["pid"] == app.process.pid
-        assert app.aside("/nothing").status == 404
+        for nothing in ("/nothing", "/healthzlive", "/healthz/live/", "/healthz"):
+            assert app.aside(nothing).status == app.get(nothing).status == 404
+        post = app.aside("/healthz/live", method="POST")
+        assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
         assert app.aside("/healthz/live", method="HEAD").body == b""
         assert app.aside("/").body.startswith(b"llm_heartbeat: ")
 
@@ -111,6 +114,13 @@ def test_sigterm_turns_ready_off_at_once_and_the_long_stream_ends_whole(tmp_path
         assert len(answers[0].body) == 30_000
         assert app.process.wait(10) in (0, -signal.SIGTERM)
         assert "lifespan ends" in app.text()
+        assert "ready: ok -> failed: SIGTERM" in app.text()
+
+
+def test_a_server_without_requests_ends_at_once_and_still_says_why_it_left(tmp_path: Path) -> None:
+    with server(uvicorn(), tmp_path) as app:
+        app.terminate()
+        app.process.wait(10)
         assert "ready: ok -> failed: SIGTERM" in app.text()
 
 

@@ -117,6 +117,10 @@ if __name__ == "__main__":
             body = json.load(error)
             print(error.code, body["failed"], body["reason"])
         print(urllib.request.urlopen(f"http://127.0.0.1:{get().listening[1]}/healthz/live").status)
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{get().listening[1]}/metrics")
+        except urllib.error.HTTPError as error:
+            print(error.code, "prometheus_client" in sys.modules)
         get().serving()
         print(urllib.request.urlopen(f"http://127.0.0.1:{get().listening[1]}/healthz/startup").status)
 """
@@ -131,6 +135,7 @@ def test_startup_is_answered_while_loading_and_without_prometheus_client(tmp_pat
         f"{port} False",
         "503 ['model_loading'] vLLM loads the model",
         "200",
+        "503 False",
         "200",
     ], done.stderr
 

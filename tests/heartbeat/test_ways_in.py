@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import os
 import re
 import signal
 import threading
@@ -9,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from heartbeat.heartbeat_lab import server, until
+from heartbeat.heartbeat_lab import Server, server, until
+from llm_heartbeat.process import start_ticks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "heartbeat.md"
 
@@ -18,6 +22,18 @@ import asyncio, os, time
 from aiohttp import web
 from llm_heartbeat import aiohttp_app
 
+class OutOfMemoryError(RuntimeError):
+    pass
+
+@web.middleware
+async def with_a_key_only(request, handler):
+    if "key" not in request.query:
+        raise web.HTTPUnauthorized
+    return await handler(request)
+
+async def exhaust(request):
+    raise OutOfMemoryError
+
 async def block(request):
     time.sleep(2.5)
     return web.Response(text="done")
@@ -25,14 +41,15 @@ async def block(request):
 async def stream(request):
     response = web.StreamResponse()
     await response.prepare(request)
-    for _ in range(20):
+    for _ in range(int(request.query["chunks"])):
         await response.write(b"x" * 100)
         await asyncio.sleep(0.1)
     return response
 
-app = web.Application()
+app = web.Application(middlewares=[with_a_key_only])
 app.router.add_get("/block", block)
 app.router.add_get("/stream", stream)
+app.router.add_get("/exhaust", exhaust)
 aiohttp_app.setup(app)
 web.run_app(app, host="127.0.0.1", port=int(os.environ["PORT"]), print=None)
 """
@@ -62,16 +79,19 @@ def test_aiohttp_endpoints_block_and_drain(tmp_path: Path) -> None:
     with server([str(program)], tmp_path, LLM_HEARTBEAT_LIVE_AFTER="1s") as app:
         assert app.get("/healthz/ready").headers["cache-control"] == "no-store"
         assert app.get("/healthz/ready", method="HEAD").body == b""
-        assert app.get("/healthz/other").status == 404
+        assert app.get("/healthz/other?key").status == 404
+        assert app.get("/block").status == 401, "everything else needs the key"
+        post = app.get("/healthz/ready", method="POST")
+        assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
         assert app.get("/healthz/live?verbose").body.decode().endswith("live check passed\n")
-        blocked = threading.Thread(target=lambda: app.get("/block", timeout=30))
+        blocked = threading.Thread(target=lambda: app.get("/block?key", timeout=30))
         blocked.start()
         stuck = until("stuck", lambda: (a := app.aside("/healthz/live")).status == 503 and a)
         assert stuck.json["culprit"]["function"] == "block"
         blocked.join()
         until("live again", lambda: app.aside("/healthz/live").status == 200)
         bodies: list[bytes] = []
-        stream = threading.Thread(target=lambda: bodies.append(app.get("/stream", timeout=30).body))
+        stream = threading.Thread(target=lambda: bodies.append(app.get("/stream?key&chunks=20", timeout=30).body))
         stream.start()
         until("in flight", lambda: app.aside("/healthz/ready").json["checks"]["inflight"] == 1)
         app.terminate()
@@ -80,6 +100,38 @@ def test_aiohttp_endpoints_block_and_drain(tmp_path: Path) -> None:
         stream.join()
         assert bodies == [b"x" * 2000]
         assert app.process.wait(15) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+def test_aiohttp_out_of_memory_and_drain_limit(tmp_path: Path) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(AIOHTTP)
+    with server([str(program)], tmp_path, LLM_HEARTBEAT_REWARM_AFTER_OOM="1", LLM_HEARTBEAT_DRAIN_LIMIT="1s") as app:
+        assert app.get("/healthz/ready").status == 200
+        assert app.get("/exhaust?key").status == 500
+        assert app.get("/healthz/ready").json["failed"] == ["warming_up"]
+        endless = threading.Thread(target=lambda: cut_off(app), daemon=True)
+        endless.start()
+        until("in flight", lambda: app.aside("/healthz/ready").json["checks"]["inflight"] == 1)
+        app.terminate()
+        assert app.process.wait(20) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+        assert "draining took over 1 s: 1 requests are cancelled" in app.text()
+        endless.join()
+
+
+def cut_off(app: Server) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        app.get("/stream?key&chunks=1000000", timeout=60)
+
+
+def test_a_forked_child_ends_at_sigterm_though_its_parent_would_wait(tmp_path: Path) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(FORKED)
+    with server([str(program)], tmp_path, ready=None, FORK="1", LLM_HEARTBEAT_DRAIN_DELAY="1h") as app:
+        until("the child is there", lambda: "child" in app.text())
+        child = int(app.text().split("child")[1].split()[0])
+        os.kill(child, signal.SIGTERM)
+        until("the child ends", lambda: start_ticks(child) is None)
+        assert app.aside("/healthz/ready").status == 200, "the parent was not asked to end"
 
 
 def test_a_forked_child_does_not_keep_the_port(tmp_path: Path) -> None:
