@@ -6,6 +6,7 @@ from functools import partial
 
 from . import vllm
 from .base import CanaryPlan, Engine, one_token
+from .shared import about_by_version
 
 PREFIX = "aphrodite:"
 
@@ -17,6 +18,6 @@ ENGINE = Engine(
     facts=partial(vllm.facts, prefix=PREFIX, kind="aphrodite"),
     once=("/version", "/v1/models"),
     canary=CanaryPlan(body=one_token, lane_header="X-data-parallel-rank"),
-    about=vllm.about,
+    about=about_by_version,
     tier=2,
 )

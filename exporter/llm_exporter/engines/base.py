@@ -128,14 +128,6 @@ def one_token(model: str) -> Mapping[str, Any]:
     return {"model": model, "prompt": [1], "max_tokens": 1, "temperature": 0, "stream": False}
 
 
-def about_by_info(pages: Mapping[str, Page]) -> Known:
-    """Version and model as Hugging Face's servers tell them in ``/info``, which needs no key."""
-    said = pages["/info"].json() if "/info" in pages else None
-    said = said if isinstance(said, dict) else {}
-    version, model = said.get("version"), said.get("model_id")
-    return Known(str(version) if version else None, str(model) if model else None)
-
-
 def nothing(_: Page) -> str | None:
     """For engines whose loading answers need no words of their own."""
     return None
@@ -160,13 +152,14 @@ class Engine:
         mend: What to do where the metrics page is not there, by HTTP status (0: any other reason).
         answers_as: For servers whose metrics page does not tell: whether these answers to what an unknown server is asked
             (``/metrics``, `llm_exporter.engines.ALIVE`, `llm_exporter.engines.IDENTIFY`) are this server's.
-        proxy: It is no engine: never judged by metrics.
         interval, timeout: Seconds; this engine's own defaults.
         less_abandoned: Takes requests whose client left off a reading, for engines whose counts keep those open for ever.
         health_until_served: Its health endpoint runs the model, so it is asked only until the process has served (SGLang).
         health_is_work: Its health waits behind, or fails with, healthy work: a 5xx of it proves nothing.
         sleeps_by_timer: Seen asleep once, it sleeps whenever it is idle; a canary would keep it awake for ever.
-        tier: 1: run or read by us in depth; 2: facts read in its source, not run by us.
+        about: What the answers of `once` say of version and model.
+        tier: When it is offered a page, smallest first: 0: its pages also show series of another engine; 1: run or read by
+            us in depth; 2: facts read in its source, not run by us; 3: fits many servers.
     """
 
     kind: str
@@ -182,7 +175,6 @@ class Engine:
     once: tuple[str, ...] = ("/v1/models",)
     canary: CanaryPlan | None = None
     mend: Mapping[int, str] = field(default_factory=dict)
-    proxy: bool = False
     interval: float | None = None
     timeout: float | None = None
     less_abandoned: Callable[[Reading, float], Reading] | None = None

@@ -40,8 +40,8 @@ def recognises(samples: Samples) -> bool:
 
 def read(samples: Samples, look: Look, known: Known) -> Reading:
     """Evidence per ``engine`` label, with what ``/health`` says of sleep and start."""
-    answer = look.health.json() if look.health is not None else None
-    status = answer.get("status") if isinstance(answer, dict) else None
+    said = look.health.json() if look.health is not None else None
+    status = said.get("status") if isinstance(said, dict) else None
     incarnation, started = process_start(samples)
     asleep = "asleep (it says so itself)" if status == "sleeping" else None
     return Reading(

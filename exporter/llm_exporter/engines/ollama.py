@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading
+from .shared import answer
 
 
 def read(samples: Samples, look: Look, known: Known) -> Reading:
     """Unloaded is asleep; loaded is unknown, because no endpoint shows progress."""
-    answer = look.metrics.json() if look.metrics.status == 200 else None
-    models = answer.get("models") if isinstance(answer, dict) else None
+    models = answer(look.metrics).get("models")
     if not isinstance(models, list):
         return Reading(detail=f"{look.metrics.status} on /api/ps: no Ollama?")
     if not models:
@@ -32,9 +32,7 @@ def facts(samples: Samples, known: Known) -> Facts:
 
 def answers_as(pages: Mapping[str, Page]) -> bool:
     """``/api/version`` is Ollama's own."""
-    page = pages.get("/api/version")
-    answer = page.json() if page is not None and page.status == 200 else None
-    return isinstance(answer, dict) and "version" in answer
+    return "version" in answer(pages.get("/api/version"))
 
 
 ENGINE = Engine(

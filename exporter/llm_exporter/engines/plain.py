@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ..exposition import Samples
 from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
-from .shared import answer, first_model
+from .shared import first_model, listed_models
 
 
 def read(samples: Samples, look: Look, known: Known) -> Reading:
@@ -31,7 +31,7 @@ def facts(samples: Samples, known: Known) -> Facts:
 
 def answers_as(pages: Mapping[str, Page]) -> bool:
     """A list of models of the OpenAI API."""
-    return isinstance(answer(pages.get("/v1/models")).get("data"), list)
+    return listed_models(pages.get("/v1/models")) is not None
 
 
 ENGINE = Engine(

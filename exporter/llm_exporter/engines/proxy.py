@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ..exposition import Samples
 from ..judge import Facts
 from .base import ALIVE, Engine, Known, Look, Page, Reading
+from .shared import listed_models
 
 PREFIXES = ("litellm_", "smg_", "sgl_router_", "vllm_router_", "dynamo_frontend_")
 
@@ -31,9 +32,8 @@ def answers_as(pages: Mapping[str, Page]) -> bool:
 def read(samples: Samples, look: Look, known: Known) -> Reading:
     """Whether ``/v1/models`` answers."""
     page = look.metrics
-    answer = page.json()
-    models = answer.get("data") if isinstance(answer, dict) else None
-    if page.status == 200 and isinstance(models, list):
+    models = listed_models(page)
+    if models is not None:
         said = f"it answers /v1/models with {len(models)} models"
     elif page.status == 200:
         said = "it answers"
@@ -59,7 +59,6 @@ ENGINE = Engine(
     health_path=None,
     each_look=("/v1/models",),
     once=(),
-    proxy=True,
     answers_as=answers_as,
     tier=0,
 )

@@ -20,7 +20,7 @@ from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading
 from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes
-from .shared import LOOP_BLOCKED, LOOP_LAG, loop_lag, model_name
+from .shared import LOOP_BLOCKED, LOOP_LAG, listed_models, loop_lag, model_name
 
 REALTIME = "sglang:realtime_tokens_total"
 IDLE_SECONDS = "sglang:scheduler_idle_seconds_total"
@@ -120,10 +120,7 @@ def facts(samples: Samples, known: Known) -> Facts:
 
 def answers_as(pages: Mapping[str, Page]) -> bool:
     """Without ``--enable-metrics`` its list of models still says whose they are."""
-    page = pages.get("/v1/models")
-    answer = page.json() if page is not None and page.status == 200 else None
-    models = answer.get("data") if isinstance(answer, dict) else None
-    return isinstance(models, list) and any(isinstance(m, dict) and m.get("owned_by") == "sglang" for m in models)
+    return any(model.get("owned_by") == "sglang" for model in listed_models(pages.get("/v1/models")) or ())
 
 
 ENGINE = Engine(

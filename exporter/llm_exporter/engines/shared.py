@@ -7,7 +7,7 @@ from typing import Any
 
 from ..exposition import Samples
 from ..judge import LoopEvidence
-from .base import Page
+from .base import Known, Page
 
 PROCESS_START = "process_start_time_seconds"
 LOOP_LAG, LOOP_BLOCKED = "llm_event_loop_lag_seconds", "llm_event_loop_blocked_seconds"
@@ -40,10 +40,26 @@ def loop_lag(samples: Samples) -> LoopEvidence | None:
     return LoopEvidence(max(lags), blocked=max(blocked or lags)) if lags else None
 
 
+def listed_models(page: Page | None) -> list[Mapping[str, Any]] | None:
+    """The entries of ``/v1/models``; None if the answer is no list of models."""
+    data = answer(page).get("data")
+    return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else None
+
+
 def first_model(page: Page | None) -> str | None:
     """The first base model of ``/v1/models``; adapters come later in vLLM's list and have a ``parent``."""
-    data = answer(page).get("data")
-    for entry in data if isinstance(data, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and not entry.get("parent"):
-            return str(entry["id"])
-    return None
+    names = (entry.get("id") for entry in listed_models(page) or () if not entry.get("parent"))
+    return next((name for name in names if isinstance(name, str)), None)
+
+
+def about_by_version(pages: Mapping[str, Page]) -> Known:
+    """Version and served model as vLLM and trtllm-serve tell them in ``/version`` and ``/v1/models``."""
+    version = answer(pages.get("/version")).get("version")
+    return Known(None if version is None else str(version), first_model(pages.get("/v1/models")))
+
+
+def about_by_info(pages: Mapping[str, Page]) -> Known:
+    """Version and model as Hugging Face's servers tell them in ``/info``, which needs no key."""
+    said = answer(pages.get("/info"))
+    version, model = said.get("version"), said.get("model_id")
+    return Known(str(version) if version else None, str(model) if model else None)

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
-from .base import CanaryPlan, Engine, Known, Look, Reading, about_by_info
+from .base import CanaryPlan, Engine, Known, Look, Reading
 from .lanes import LaneTable, Pick, read_lanes
+from .shared import about_by_info
 
 ASKED = ("te_request_count", "te_request_success", "te_request_failure")
 

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
-from .base import CanaryPlan, Engine, Known, Look, Reading, about_by_info
+from .base import CanaryPlan, Engine, Known, Look, Reading
 from .lanes import LaneTable, Pick, read_lanes
+from .shared import about_by_info
 
 COUNT, SUCCESS, FAILURE = (f"tgi_batch_inference_{what}" for what in ("count", "success", "failure"))
 ASKED = ("tgi_request_count", "tgi_request_success", "tgi_request_failure")

@@ -16,7 +16,7 @@ from ..exposition import Samples
 from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
 from .lanes import LaneTable, Pick, first_token_counts, read_lanes
-from .vllm import about
+from .shared import about_by_version
 
 TABLE = LaneTable(
     labels=(),
@@ -88,7 +88,7 @@ ENGINE = Engine(
     once=("/version", "/v1/models"),
     canary=CanaryPlan(body=one_token),
     mend={0: NO_TEXT, 404: NO_TEXT},
-    about=about,
+    about=about_by_version,
     answers_as=answers_as,
     tier=2,
 )

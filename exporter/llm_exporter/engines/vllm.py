@@ -17,7 +17,7 @@ from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
 from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes, version_tuple
-from .shared import LOOP_BLOCKED, LOOP_LAG, PROCESS_START, answer, first_model, loop_lag, model_name, process_start
+from .shared import LOOP_BLOCKED, LOOP_LAG, PROCESS_START, about_by_version, answer, loop_lag, model_name, process_start
 
 HEARTBEAT_STEPS = "llm_engine_steps_total"
 
@@ -180,12 +180,6 @@ def facts(samples: Samples, known: Known, prefix: str = "vllm:", kind: str = "vl
     return Facts(kind=kind, version=known.version, sighted=sighted, sight_why=why, pins_lanes=True)
 
 
-def about(pages: Mapping[str, Page]) -> Known:
-    """Version and served model."""
-    version = answer(pages.get("/version")).get("version")
-    return Known(version=None if version is None else str(version), model=first_model(pages.get("/v1/models")))
-
-
 ENGINE = Engine(
     kind="vllm",
     series=series(),
@@ -199,5 +193,5 @@ ENGINE = Engine(
         0: "no vllm: series: start vLLM without --disable-log-stats",
         500: "vLLM's multi-process metrics directory fails, often because it is on a network volume (vLLM issue 49983)",
     },
-    about=about,
+    about=about_by_version,
 )
