@@ -7,17 +7,15 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import Literal
 
 import aiohttp
 
 from llm_exporter.bodies import BodyError
-
-ErrorKind = Literal["refused", "timeout", "reset", "dns", "tls", "noroute", "other"]
+from llm_exporter.judge import Failure
 
 NO_CONNECTION = "no connection in time"
 
-_BY_ERRNO: dict[int, ErrorKind] = {
+_BY_ERRNO: dict[int, Failure] = {
     errno.ECONNREFUSED: "refused",
     errno.ECONNRESET: "reset",
     errno.EPIPE: "reset",
@@ -31,12 +29,12 @@ _BY_ERRNO: dict[int, ErrorKind] = {
     errno.EAFNOSUPPORT: "noroute",
 }
 # Several addresses may fail in different ways. The most telling one speaks: a refusal comes from a live host.
-_TELLING: tuple[ErrorKind, ...] = ("refused", "reset", "timeout", "noroute")
+_TELLING: tuple[Failure, ...] = ("refused", "reset", "timeout", "noroute")
 _ERRNO_IN_TEXT = re.compile(r"\[Errno (\d+)\]")
 _ADDRESS_IN_TEXT = re.compile(r"\[Errno \d+\] Connect call failed \('([^']+)', (\d+)[^)]*\)")
 
 
-def classify(error: BaseException) -> tuple[ErrorKind, str]:
+def classify(error: BaseException) -> tuple[Failure, str]:
     """Kind and words of a failed request."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return "timeout", NO_CONNECTION
@@ -64,10 +62,10 @@ def classify(error: BaseException) -> tuple[ErrorKind, str]:
     return "other", f"{type(error).__name__}: {_plain(error)}"
 
 
-def _of_os_error(error: OSError) -> tuple[ErrorKind, str]:
+def _of_os_error(error: OSError) -> tuple[Failure, str]:
     numbers = list(_errnos(error))
     kinds = [_BY_ERRNO[number] for number in numbers if number in _BY_ERRNO]
-    kind: ErrorKind = next((kind for kind in _TELLING if kind in kinds), "other")
+    kind: Failure = next((kind for kind in _TELLING if kind in kinds), "other")
     words = " and ".join(f"{host} port {port}: {_word(int(number))}" for number, host, port in _addresses(error))
     return kind, words or _word(numbers[0]) if numbers else _plain(error)
 

@@ -55,9 +55,8 @@ def _failed(page: Page, health: Page | None) -> tuple[Reach, str]:
                 "one long step or a hang, the metrics cannot tell"
             )
         return "timeout", words
-    kinds: dict[str, Reach] = {"reset": "reset", "dns": "dns", "tls": "tls", "noroute": "noroute"}
-    reach = kinds.get(page.kind or "", "other")
-    return reach, f"{page.kind}: {words}"
+    kind = page.kind or "other"
+    return kind, f"{kind}: {words}"
 
 
 def _mend(engine: Engine | None, look: Look) -> str:

@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from .engines import Engine, Known, Look, Page
 from .engines.custom import Described, adapter
 from .exposition import read
-from .judge import CanaryOutcome, CanaryRequest, LoopEvidence, Settings, Witness
+from .judge import CanaryOutcome, CanaryRequest, Failure, LoopEvidence, Settings, Witness
 from .pipeline import Mind, Seen, step
 
 
@@ -74,9 +74,8 @@ def page_of(record: Mapping[str, Any] | None) -> Page | None:
             ctype=str(record.get("ctype", "")),
             headers=dict(record.get("headers") or {}),
         )
-    return Page(
-        seconds=float(record.get("seconds", 0.0)), kind=str(record.get("kind", "other")), error=str(record.get("error", ""))
-    )
+    kind: Failure = next((known for known in get_args(Failure) if known == record.get("kind")), "other")
+    return Page(seconds=float(record.get("seconds", 0.0)), kind=kind, error=str(record.get("error", "")))
 
 
 def look_of(record: Mapping[str, Any]) -> Look:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..exposition import Samples
-from ..judge import Facts, LaneEvidence, LoopEvidence
+from ..judge import Facts, Failure, LaneEvidence, LoopEvidence
 
 ALIVE = "/health/liveliness"
 """LiteLLM's own cheap liveness. An unknown server is asked for it before ``/health``, which LiteLLM passes on as a paid call
@@ -23,14 +23,14 @@ to every model that it routes to."""
 class Page:
     """How one HTTP request ended: an answer (`status` set) or a failure (`kind` set).
 
-    `kind` is one of ``refused timeout reset dns tls noroute other``. With ``other``, an `error` that begins with
-    ``oversize:``, ``encoding:`` or ``protocol:`` says that something answered which could not be read.
+    With the kind ``other``, an `error` that begins with ``oversize:``, ``encoding:`` or ``protocol:`` says that something
+    answered which could not be read.
     """
 
     status: int | None = None
     body: str = ""
     seconds: float = 0.0
-    kind: str | None = None
+    kind: Failure | None = None
     error: str | None = None
     ctype: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Reach = Literal["answered", "loading", "refused", "timeout", "reset", "dns", "tls", "noroute", "other"]
+Failure = Literal["refused", "timeout", "reset", "dns", "tls", "noroute", "other"]
+Reach = Literal["answered", "loading"] | Failure
 CanaryKind = Literal["confirm", "idle"]
 CanaryResult = Literal["answered", "silent", "http", "refused", "reset", "none"]
 
