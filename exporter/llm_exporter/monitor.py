@@ -17,8 +17,9 @@ from llm_exporter.looks import Looker
 from llm_exporter.pipeline import Mind, Seen, step
 from llm_exporter.recording import Recorder
 from llm_exporter.scrape import Scraper
+from llm_exporter.shared_task import SharedTask
 from llm_exporter.snapshot import Snapshot
-from llm_exporter.target_config import Target
+from llm_exporter.target_config import Pace, Target
 from llm_exporter.witnesses import Testimony, Witnesses
 
 _log = logging.getLogger("llm.monitor")
@@ -65,12 +66,12 @@ class Monitor:
         self._lock = asyncio.Lock()
         self._flight: tuple[CanaryRequest, asyncio.Task[None]] | None = None
         self._outcome: CanaryOutcome | None = None
-        self._proof: asyncio.Task[Snapshot] | None = None
-        self._raw: asyncio.Task[Page] | None = None
+        self._proof = SharedTask(f"proof:{target.name}", self._prove)
+        self._raw = SharedTask(f"raw:{target.name}", self._fetch_raw)
         self._proved: float | None = None
         self._about_for: str | None = None
         self.late = 0
-        self.snapshot = Snapshot(target, interval=target.patience.pace(self._mind.engine)[0], since=clock.unix())
+        self.snapshot = Snapshot(target, interval=target.patience.pace(self._mind.engine).interval, since=clock.unix())
 
     @property
     def target(self) -> Target:
@@ -80,14 +81,18 @@ class Monitor:
     @property
     def interval(self) -> float:
         """Seconds between two looks."""
-        return self.target.patience.pace(self._mind.engine)[0]
+        return self._pace.interval
+
+    @property
+    def _pace(self) -> Pace:
+        return self.target.patience.pace(self._mind.engine)
 
     def reconfigure(self, target: Target) -> None:
         """Take a changed configuration of the same server; the history stays."""
         self._looker.target = target
         if target.patience.witness != self._witnesses.config:
             self._witnesses = Witnesses(target.patience.witness, self._scraper, self._clock.monotonic)
-        self.snapshot = replace(self.snapshot, target=target, interval=target.patience.pace(self._mind.engine)[0])
+        self.snapshot = replace(self.snapshot, target=target, interval=target.patience.pace(self._mind.engine).interval)
 
     @property
     def asking(self) -> bool:
@@ -122,7 +127,7 @@ class Monitor:
         async with self._lock:
             outcome, self._outcome = self._outcome, None
             flight = self._flight[0] if self._flight is not None else None
-            interval, timeout = self.target.patience.pace(self._mind.engine)
+            interval, timeout = self._pace
             looking = self._looker.look(self._mind.engine, timeout, interval, self._mind.history.served)
             testimony = Testimony()
             if self._witnesses.config:
@@ -242,9 +247,7 @@ class Monitor:
 
     async def prove(self) -> Snapshot:
         """Fresh looks now. Callers at the same time share one proof; the next begins an interval after it."""
-        if self._proof is None or self._proof.done():
-            self._proof = asyncio.create_task(self._prove(), name=f"proof:{self.target.name}")
-        return await asyncio.shield(self._proof)
+        return await self._proof.result()
 
     async def _prove(self) -> Snapshot:
         if self._proved is not None:
@@ -260,21 +263,20 @@ class Monitor:
 
     async def raw(self) -> Page:
         """The target's metrics page as it is now, for people; not judged. Callers at the same time share one request."""
-        if self._raw is None or self._raw.done():
-            self._raw = asyncio.create_task(self._fetch_raw(), name=f"raw:{self.target.name}")
-        return await asyncio.shield(self._raw)
+        return await self._raw.result()
 
     async def _fetch_raw(self) -> Page:
         async with self._lock:
-            return await self._looker.raw(self._mind.engine, self.target.patience.pace(self._mind.engine)[1])
+            return await self._looker.raw(self._mind.engine, self._pace.timeout)
 
     async def stop(self) -> None:
         """Cancel what is in flight."""
-        flight = self._flight[1] if self._flight is not None else None
-        tasks = [task for task in (self._proof, self._raw, flight) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._proof.stop()
+        await self._raw.stop()
+        if self._flight is not None:
+            _, flying = self._flight
+            flying.cancel()
+            await asyncio.gather(flying, return_exceptions=True)
 
 
 def _spread(name: str) -> float:

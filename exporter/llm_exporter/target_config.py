@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from llm_common.config import Reader
 from llm_exporter.engines import Engine, by_kind, engines
@@ -13,7 +14,15 @@ from llm_exporter.judge import Settings
 from llm_exporter.scrape import Access
 from llm_exporter.witnesses import WitnessConfig, read_witnesses
 
-PACE = (5.0, 4.0)
+
+class Pace(NamedTuple):
+    """How often a target is looked at, and how long a look may take; seconds."""
+
+    interval: float
+    timeout: float
+
+
+PACE = Pace(5.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +76,20 @@ class Patience:
     tls: Tls = field(default_factory=Tls)
     witness: WitnessConfig = field(default_factory=WitnessConfig)
 
-    def pace(self, engine: Engine | None) -> tuple[float, float]:
+    def pace(self, engine: Engine | None) -> Pace:
         """Interval and timeout for an engine: as given, else the engine's own defaults."""
         own_interval, own_timeout = PACE
         if engine is not None:
             own_interval, own_timeout = engine.interval or own_interval, engine.timeout or own_timeout
         interval = own_interval if self.interval is None else self.interval
         if self.timeout is not None:
-            return interval, min(self.timeout, interval)
-        return interval, own_timeout if self.interval is None else min(own_timeout, 0.9 * interval)
+            return Pace(interval, min(self.timeout, interval))
+        return Pace(interval, own_timeout if self.interval is None else min(own_timeout, 0.9 * interval))
 
     def settings(self, engine: Engine | None) -> Settings:
         """What the judge needs to know of these keys."""
         return Settings(
-            interval=self.pace(engine)[0],
+            interval=self.pace(engine).interval,
             stalled_after=self.stalled_after,
             stuck_after=self.stuck_after,
             # Whoever is more patient with a sighted source is not less so with a blind one.
@@ -140,8 +149,8 @@ def read_patience(reader: Reader, base: Patience, engine: str = "auto") -> Patie
         tls=_read_tls(reader.mapping("tls"), base.tls),
         witness=read_witnesses(reader.mapping("witness"), base.witness),
     )
-    slowest = max(read.pace(known)[0] for known in engines())
-    longest = slowest if engine == "auto" else read.pace(by_kind(engine))[0]
+    slowest = max(read.pace(known).interval for known in engines())
+    longest = slowest if engine == "auto" else read.pace(by_kind(engine)).interval
     interval = longest if read.interval is None else read.interval
     # What defaults say wrongly is reported there, not again at every target that inherits it.
     paced = reader.has("timeout") or reader.has("interval")
