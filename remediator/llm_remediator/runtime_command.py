@@ -11,11 +11,14 @@ import asyncio
 import hashlib
 import os
 import signal
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from typing import BinaryIO
 
 from llm_remediator.config import FixedCommand
 from llm_remediator.ports import (
@@ -32,6 +35,7 @@ from llm_remediator.ports import (
 )
 
 SHOW_TIMEOUT = 10.0
+_POLL = 0.05
 _OUTPUT = 16 * 1024
 _PROPERTIES = "Id,LoadState,ActiveState,MainPID,InvocationID,ExecMainStartTimestamp,ExecMainExitTimestamp"
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "TZ": "UTC"}
@@ -161,35 +165,49 @@ class CommandRuntime:
         """Nothing is held open."""
 
     async def _run(self, argv: list[str], timeout: float) -> _Ran | Outcome[None]:
-        """The process's end, or an outcome if it could not begin. Its whole session is killed at the timeout."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-                env=_ENVIRONMENT | {k: os.environ[k] for k in _PASSED_ON if k in os.environ},
-            )
-        except OSError as exc:
-            return failed(Status.UNAVAILABLE, f"{argv[0]} cannot be run: {exc.strerror or exc}")
-        if process.stdout is None:
-            raise RuntimeError("no pipe to the command's output")
-        kept = bytearray()
-        cut = False
-        try:
-            async with asyncio.timeout(timeout):
-                while chunk := await process.stdout.read(4096):
-                    kept += chunk
-                    del kept[:-_OUTPUT]
-                await process.wait()
-        except TimeoutError:
-            cut = True
-        finally:
-            if process.returncode is None:
+        """The process's end, or an outcome if it could not begin. Its whole session is killed at the timeout.
+
+        Only then: when we end before it, it comes to its own end. It may be between removing a container and making
+        it anew, so its output goes to a file (writing to a dead reader's pipe kills), and no transport of asyncio
+        owns it (which kills what it owns).
+        """
+        with _output() as output:
+            try:
+                process = _begin(argv, output)
+            except OSError as exc:
+                return failed(Status.UNAVAILABLE, f"{argv[0]} cannot be run: {exc.strerror or exc}")
+            try:
+                async with asyncio.timeout(timeout):
+                    while process.poll() is None:  # noqa: ASYNC110 - nobody else tells when it ends
+                        await asyncio.sleep(_POLL)
+            except TimeoutError:
                 os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        return _Ran(None if cut else process.returncode, kept.decode("utf-8", "replace").strip())
+                process.wait()
+                return _Ran(None, _end_of(output))
+            return _Ran(process.returncode, _end_of(output))
+
+
+def _output() -> BinaryIO:
+    try:
+        return tempfile.TemporaryFile("ab+")
+    except OSError:  # no place for temporary files: it is run all the same
+        return Path(os.devnull).open("ab+")
+
+
+def _begin(argv: Sequence[str], output: BinaryIO) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=_ENVIRONMENT | {k: os.environ[k] for k in _PASSED_ON if k in os.environ},
+    )
+
+
+def _end_of(output: BinaryIO) -> str:
+    output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT))
+    return output.read().decode("utf-8", "replace").strip()
 
 
 @dataclass(frozen=True, slots=True)

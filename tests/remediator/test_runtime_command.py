@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import llm_common
+import llm_remediator
 from llm_remediator.config import FixedCommand
 from llm_remediator.ports import Selector, Status
 from llm_remediator.runtime_command import CommandRuntime, command_id, systemd_unit, unit_time
@@ -171,3 +176,40 @@ def test_unit_times() -> None:
     assert unit_time("Thu 1970-01-01 00:00:01 UTC") == 1.0
     for none in ("n/a", "", "Thu 1970-01-01 00:00:01 CET"):
         assert unit_time(none) is None
+
+
+DYING = """
+import asyncio, sys
+from llm_remediator.config import FixedCommand
+from llm_remediator.runtime_command import CommandRuntime, command_id
+runtime = CommandRuntime([FixedCommand("heal", ("/bin/sh", "-c", sys.argv[1]), 60.0)])
+asyncio.run(runtime.restart(command_id("heal"), stop_timeout=1.0))
+"""
+
+
+def test_our_death_does_not_cut_a_command_off_half_way(tmp_path: Path) -> None:
+    """Whatever it prints after it: a pipe without a reader would kill it between `rm` and `run`."""
+    begun, go, done = tmp_path / "begun", tmp_path / "go", tmp_path / "done"
+    script = f"touch {begun}; while [ ! -e {go} ]; do sleep 0.1; done; echo removed && touch {done}"
+    paths = os.pathsep.join(str(Path(module.__file__ or "").parents[1]) for module in (llm_common, llm_remediator))
+    process = subprocess.Popen([sys.executable, "-c", DYING, script], env=os.environ | {"PYTHONPATH": paths})
+    until("it runs", begun.exists)
+    process.kill()
+    process.wait(10)
+    go.touch()
+    until("it came to its end", done.exists)
+
+
+async def test_a_child_that_stays_behind_is_not_waited_for(tmp_path: Path) -> None:
+    runtime, cid = command("/bin/sh", "-c", "sleep 60 & echo $!", timeout=30.0)
+    began = time.monotonic()
+    outcome = await runtime.restart(cid, stop_timeout=1)
+    assert outcome.ok
+    assert time.monotonic() - began < 20
+
+
+def until(what: str, look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not look():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
