@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from html import escape
 from urllib.parse import quote
 
@@ -33,7 +34,7 @@ def fleet(snapshots: Sequence[Snapshot], now: float, prefix: str, *, hold: bool 
 <tbody>{rows or '<tr><td colspan="5">No targets are watched.</td></tr>'}</tbody></table></div>
 <nav><a href="{prefix}/metrics">metrics</a> <a href="{prefix}/api/v1/targets">JSON</a>
 <a href="{prefix}/config">configuration</a></nav>"""
-    return _page("LLM targets", body, f"{prefix}/", hold)
+    return _page("LLM targets", body, now, f"{prefix}/", hold)
 
 
 def _row(snapshot: Snapshot, now: float, prefix: str) -> str:
@@ -61,7 +62,7 @@ def target(snapshot: Snapshot, now: float, prefix: str, *, hold: bool = False) -
         ("In this state since", _ago(snapshot.since, now)),
         ("Last look", _ago(snapshot.looked_at, now) + (f", took {snapshot.seconds:.2f} s" if snapshot.looked_at else "")),
         ("Process started", _ago(snapshot.started_at, now)),
-        ("Restarts seen", f"{snapshot.restarts}, last {_ago(snapshot.restarted_at, now)}"),
+        ("Restarts seen", f"{snapshot.restarts}, last {_ago(snapshot.restarted_at, now)}" if snapshot.restarts else "none"),
         ("The engine's own /health", str(snapshot.native_status) if snapshot.native_status else "no answer"),
         ("What would change the verdict", verdict.would_change or "any evidence that says otherwise"),
         *((f"Label {key}", value) for key, value in sorted(snapshot.target.labels.items())),
@@ -80,7 +81,7 @@ def target(snapshot: Snapshot, now: float, prefix: str, *, hold: bool = False) -
 {_canaries(snapshot, now)}
 <nav><a href="{_link(snapshot.name, prefix)}/raw">its metrics page now</a>
 <a href="{prefix}/api/v1/targets/{quote(snapshot.name, safe="")}">JSON</a></nav>"""
-    return _page(f"{snapshot.name}: {verdict.state.value}", body, _link(snapshot.name, prefix), hold)
+    return _page(f"{snapshot.name}: {verdict.state.value}", body, now, _link(snapshot.name, prefix), hold)
 
 
 def not_found(name: str, prefix: str) -> str:
@@ -121,7 +122,7 @@ def _meter(value: float, bound: float, what: str) -> str:
 
 def _timeline(snapshot: Snapshot, now: float) -> str:
     rows = (
-        (_ago(change.unix, now), _badge(change.state), escape(change.reason)) for change in reversed(snapshot.timeline[-30:])
+        (_at(change.unix, now), _badge(change.state), escape(change.reason)) for change in reversed(snapshot.timeline[-30:])
     )
     return "<h2>States</h2>" + _table("States", ("From", "State", "Why"), rows, "None yet.", safe=True)
 
@@ -129,7 +130,7 @@ def _timeline(snapshot: Snapshot, now: float) -> str:
 def _canaries(snapshot: Snapshot, now: float) -> str:
     rows = (
         (
-            _ago(sent.unix, now),
+            _at(sent.unix, now),
             sent.kind + (f", lane {sent.lane}" if sent.lane is not None else ""),
             " ".join(filter(None, (sent.result, str(sent.status or ""), sent.words))),
             f"{sent.seconds:.2f} s",
@@ -185,14 +186,21 @@ def _ago(unix: float | None, now: float, never: str = "never") -> str:
     return "now" if seconds < 1 else f"{_span(seconds)} ago"
 
 
-def _page(title: str, body: str, path: str = "", hold: bool = True) -> str:
+def _at(unix: float, now: float) -> str:
+    """The time as logs have it, and how long ago that is."""
+    moment = datetime.fromtimestamp(unix, UTC)
+    return f"{moment:{'%H:%M:%S' if now - unix < 43_200 else '%m-%d %H:%M:%S'}} UTC, {_ago(unix, now)}"
+
+
+def _page(title: str, body: str, now: float = 0.0, path: str = "", hold: bool = True) -> str:
     """The frame. A page that renews itself can be held still: a reader's place, or a screen reader's, is lost otherwise."""
     renew = "" if hold else f'<meta http-equiv="refresh" content="{REFRESH}">'
     link = f'held still; <a href="{path}">renew it</a>' if hold else f'<a href="{path}?hold">hold this page still</a>'
     said = link if hold else f"renewed every {REFRESH} s; {link}"
+    foot = f"; as of {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC; {said}" if path else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">{renew}
 <meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><style>{STYLE}</style></head>
-<body><main>{body}</main><footer>llm-exporter {__version__}{"; " + said if path else ""}</footer></body></html>
+<body><main>{body}</main><footer>llm-exporter {__version__}{foot}</footer></body></html>
 """

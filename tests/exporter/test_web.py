@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -443,6 +444,16 @@ async def test_counts_are_shown_to_the_last_digit_and_cells_name_their_column(ex
     assert '<td data-head="Last value">12345678</td>' in page
     assert '<td data-head="Last value">0.437512</td>' in page
     assert '<td data-head="Looked at">' in await exporter.page("/")
+
+
+async def test_states_and_requests_carry_the_time_that_a_log_has(exporter: Exporter, engine: Engine) -> None:
+    await stick(exporter, engine)
+    since = datetime.fromtimestamp(next(exporter.service.fleet.snapshots()).since, UTC)
+    page = await exporter.page("/targets/t%20one")
+    assert f'<td data-head="From">{since:%H:%M:%S} UTC, ' in page
+    assert f"as of {datetime.fromtimestamp(exporter.clock.unix(), UTC):%Y-%m-%d %H:%M:%S} UTC" in page
+    exporter.clock.now += 86_400
+    assert f'<td data-head="From">{since:%m-%d %H:%M:%S} UTC, ' in await exporter.page("/targets/t%20one")
 
 
 async def test_a_page_that_is_read_aloud_can_be_held_still(exporter: Exporter) -> None:
