@@ -80,13 +80,14 @@ def vllm_kv() -> float | None:
 
 def _samples(names: tuple[str, ...]) -> list[float]:
     """Values of the first family that is there."""
-    from prometheus_client import REGISTRY, CollectorRegistry
+    from prometheus_client import REGISTRY
     from prometheus_client.multiprocess import MultiProcessCollector
 
-    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-        shared = CollectorRegistry()
-        MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
-        families = list(shared.collect())
+    shared = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    if shared:
+        # The gauges' files alone: with the histograms of four servers a look takes 70 ms of the GIL, without them 0.1 ms.
+        gauges = [str(path) for path in Path(shared).glob("gauge_*.db")]
+        families = list(MultiProcessCollector.merge(gauges))  # type: ignore[no-untyped-call]
     else:
         families = list(REGISTRY.restricted_registry(list(names)).collect())
     found: dict[str, list[float]] = {}
