@@ -12,6 +12,7 @@ from llm_common.guard import Guard
 from llm_exporter import canary, observed
 from llm_exporter.clock import Clock, LoopLag
 from llm_exporter.engines import Look, Page
+from llm_exporter.flight import CanaryFlight
 from llm_exporter.judge import CanaryOutcome, CanaryRequest, State
 from llm_exporter.looks import Looker
 from llm_exporter.pipeline import Mind, Seen, step
@@ -55,7 +56,6 @@ class Monitor:
     ) -> None:
         self._scraper = scraper
         self._clock = clock
-        self._guard = guard
         self._lag = lag
         self._publish = publish
         self._sends_canaries = sends_canaries
@@ -64,7 +64,7 @@ class Monitor:
         self._witnesses = Witnesses(target.patience.witness, scraper, clock.monotonic)
         self._looker = Looker(scraper, target, clock)
         self._lock = asyncio.Lock()
-        self._flight: tuple[CanaryRequest, asyncio.Task[None]] | None = None
+        self._flight = CanaryFlight(guard, f"canary:{target.name}", self._ask, self._landed)
         self._outcome: CanaryOutcome | None = None
         self._proof = SharedTask(f"proof:{target.name}", self._prove)
         self._raw = SharedTask(f"raw:{target.name}", self._fetch_raw)
@@ -97,7 +97,7 @@ class Monitor:
     @property
     def asking(self) -> bool:
         """Whether a canary is in flight."""
-        return self._flight is not None
+        return self._flight.request is not None
 
     async def run(self) -> None:
         """Look for ever, at a pace of its own; the first look is spread over the interval by the target's name."""
@@ -126,7 +126,7 @@ class Monitor:
     async def _observe(self) -> Snapshot:
         async with self._lock:
             outcome, self._outcome = self._outcome, None
-            flight = self._flight[0] if self._flight is not None else None
+            flying = self._flight.request
             interval, timeout = self._pace
             looking = self._looker.look(self._mind.engine, timeout, interval, self._mind.history.served)
             testimony = Testimony()
@@ -143,8 +143,8 @@ class Monitor:
                 look,
                 self.target.patience.settings(self._mind.engine),
                 canary=outcome,
-                own_canary=flight is not None,
-                own_canary_lane=flight.lane if flight is not None else None,
+                own_canary=flying is not None,
+                own_canary_lane=flying.lane if flying is not None else None,
                 witness=testimony.witness,
                 loop=testimony.loop,
             )
@@ -154,7 +154,7 @@ class Monitor:
             self._guess_again(seen)
             self._take(seen, testimony, self._clock.monotonic() - look.t)
         if seen.verdict.wants is not None:
-            self._send(seen.verdict.wants)
+            self._flight.start(seen.verdict.wants)
         return self.snapshot
 
     async def _testify(self, timeout: float) -> Testimony:
@@ -209,24 +209,6 @@ class Monitor:
         if self._publish is not None:
             self._publish(snapshot)
 
-    def _send(self, request: CanaryRequest) -> None:
-        """Send the canary that the judge asked for, unless one is in flight."""
-        if self._flight is not None:
-            return
-        task = self._guard.spawn(f"canary:{self.target.name}", lambda: self._fly(request), eternal=False)
-        self._flight = request, task
-
-    async def _fly(self, request: CanaryRequest) -> None:
-        try:
-            outcome = await self._ask(request)
-        finally:
-            self._flight = None
-        self._outcome = outcome
-        self._note(outcome)
-        if outcome.result != "none":
-            # The answer, or the silence, counts only with a page that was read after it.
-            await self.observe()
-
     async def _ask(self, request: CanaryRequest) -> CanaryOutcome:
         if not self._sends_canaries:
             words = "this exporter sends no canaries"
@@ -236,7 +218,8 @@ class Monitor:
         plan = engine.canary if engine is not None else None
         return await canary.ask(self._scraper, self._clock, self.target, plan, request, model)
 
-    def _note(self, outcome: CanaryOutcome) -> None:
+    async def _landed(self, outcome: CanaryOutcome) -> None:
+        self._outcome = outcome
         if self._recorder is not None:
             self._recorder.canary(outcome)
         self._set(observed.after_canary(self.snapshot, outcome))
@@ -244,6 +227,9 @@ class Monitor:
             "a canary was sent: %s", outcome.result,
             extra={"target": self.target.name, "seconds": round(outcome.seconds, 3), "words": outcome.words},
         )  # fmt: skip
+        if outcome.result != "none":
+            # The answer, or the silence, counts only with a page that was read after it.
+            await self.observe()
 
     async def prove(self) -> Snapshot:
         """Fresh looks now. Callers at the same time share one proof; the next begins an interval after it."""
@@ -273,10 +259,7 @@ class Monitor:
         """Cancel what is in flight."""
         await self._proof.stop()
         await self._raw.stop()
-        if self._flight is not None:
-            _, flying = self._flight
-            flying.cancel()
-            await asyncio.gather(flying, return_exceptions=True)
+        await self._flight.stop()
 
 
 def _spread(name: str) -> float:

@@ -304,7 +304,7 @@ async def test_what_was_recorded_live_replays_to_the_same_verdicts(bench: Bench,
             if second < 3:
                 engine.work()
             await monitor.observe()
-            await until(lambda: monitor._flight is None, "the canary has ended")
+            await until(lambda: not monitor.asking, "the canary has ended")
             said.append((monitor.snapshot.verdict.state, monitor.snapshot.verdict.progress))
             bench.clock.now += 1.0
         recorder.event("end")
