@@ -38,12 +38,13 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class LaneTable:
-    """Where an engine's page keeps what.
+    """Where an engine's page keeps what; the fields not named here are those of `LaneEvidence`, None if there is no series.
 
     Attributes:
         labels: Labels that name a lane; their values are joined by ``/``; a page without them has the lane ``"0"``.
-        progress: Counters of which any change is progress.
-        waiting: Every queue of the engine.
+        progress: Counters of which any change is progress. The first is the step series: a page that has it at zero is of an
+            engine before its first step, one that lacks it cannot be judged.
+        waiting: Every queue of the engine; all must be there.
         optional_waiting: Queues that only some versions or roles have.
         remote_waiting: Likewise, of requests that wait for another server (disaggregation): deferred work.
         kv_more: A finer gauge of the same cache, for its movement alone.
@@ -72,18 +73,11 @@ class LaneTable:
 
     def series(self) -> tuple[str, ...]:
         """All exposition names of the table."""
-        picks = [
-            *self.progress,
-            *self.waiting,
-            *self.optional_waiting,
-            *self.remote_waiting,
-            self.running,
-            self.deferred,
-            self.kv,
-            self.kv_more,
-            self.preemptions,
-        ]
-        picks += [self.prompt_tokens, self.generation_tokens, self.finished, self.steps]
+        picks = (
+            *(*self.progress, *self.waiting, *self.optional_waiting, *self.remote_waiting),
+            *(self.running, self.deferred, self.kv, self.kv_more, self.preemptions),
+            *(self.prompt_tokens, self.generation_tokens, self.finished, self.steps),
+        )
         return tuple(dict.fromkeys(name for pick in picks if pick for name in pick.names))
 
 
