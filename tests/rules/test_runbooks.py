@@ -9,11 +9,12 @@ import pytest
 from rules.exported import exported
 from rules.promql import lint
 from rules.scenes import RULES, alert_rules
+from rules.test_dashboards import recorded
 
 HERE = RULES.parent / "docs" / "runbooks"
 PAGES = {p.stem: p.read_text() for p in sorted(HERE.glob("*.md")) if p.name != "README.md"}
 ALERTS = alert_rules()
-METRICS = exported()
+METRICS = exported() | recorded()
 SECTIONS = ["## First", "## Look-alikes", "## Commands", "## When a restart does not help"]
 
 
