@@ -8,8 +8,8 @@ import pytest
 
 from llm_exporter.engines import Known, Look, Page, by_kind, detect, engines
 from llm_exporter.engines.custom import Described, adapter
-from llm_exporter.engines.lanes import version_tuple
 from llm_exporter.engines.llamacpp import printed_step
+from llm_exporter.engines.shared import version_tuple
 from llm_exporter.exposition import read
 from llm_exporter.judge import Settings
 from llm_exporter.judge.bounds import bound_for

@@ -195,34 +195,3 @@ def _has_steps(lane: LaneEvidence, table: LaneTable) -> bool:
 
 def _lane_order(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part) if part.isdecimal() else 1 << 30, part) for part in name.split("/"))
-
-
-def first_token_counts(samples: Samples, name: str) -> dict[float, float]:
-    """A histogram's cumulative counts by upper bound, summed over lanes and models."""
-    counts: dict[float, float] = {}
-    for sample in samples.get(f"{name}_bucket"):
-        try:
-            bound = float(sample.labels.get("le", ""))
-        except ValueError:
-            continue
-        counts[bound] = counts.get(bound, 0.0) + sample.value
-    return counts
-
-
-def version_tuple(version: str | None) -> tuple[int, ...] | None:
-    """``0.10.1.1`` and ``v0.10.2rc1+cpu`` as comparable numbers, or None if it is no version."""
-    if not version:
-        return None
-    numbers: list[int] = []
-    for part in version.lstrip("v").split("+")[0].split("."):
-        digits = ""
-        for char in part:
-            if not char.isdecimal():
-                break
-            digits += char
-        if not digits:
-            break
-        numbers.append(int(digits))
-        if digits != part:
-            break
-    return tuple(numbers) or None

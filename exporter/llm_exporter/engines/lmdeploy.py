@@ -12,8 +12,8 @@ from dataclasses import replace
 from ..exposition import Samples
 from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
-from .lanes import LaneTable, Pick, first_token_counts, read_lanes
-from .shared import PROCESS_START, first_model, process_start
+from .lanes import LaneTable, Pick, read_lanes
+from .shared import PROCESS_START, first_model, first_token_counts, process_start
 
 TABLE = LaneTable(
     labels=("engine",),

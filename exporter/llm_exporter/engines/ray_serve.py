@@ -12,7 +12,8 @@ from ..exposition import Samples
 from ..judge import Facts
 from . import vllm
 from .base import Engine, Known, Look, Reading
-from .lanes import first_token_counts, read_lanes
+from .lanes import read_lanes
+from .shared import first_token_counts
 
 PREFIX = "ray_vllm_"
 TABLE = replace(vllm.table(PREFIX), labels=("ReplicaId", "engine"))

@@ -19,8 +19,8 @@ from dataclasses import replace
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading
-from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes
-from .shared import LOOP_BLOCKED, LOOP_LAG, listed_models, loop_lag, model_name
+from .lanes import WHOLE, LaneTable, Pick, pick, read_lanes
+from .shared import LOOP_BLOCKED, LOOP_LAG, first_token_counts, listed_models, loop_lag, model_name
 
 REALTIME = "sglang:realtime_tokens_total"
 IDLE_SECONDS = "sglang:scheduler_idle_seconds_total"

@@ -1,7 +1,8 @@
-"""What servers of several engines say alike: a process's start, its model, the heartbeat's lag, the list of models."""
+"""What servers of several engines say alike: versions, models, a process's start, histograms, the heartbeat's lag."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,18 @@ def process_start(samples: Samples) -> tuple[str | None, float | None]:
 def model_name(samples: Samples, series: str) -> str | None:
     """The served model by the ``model_name`` label of a series."""
     return next((sample.labels["model_name"] for sample in samples.get(series) if "model_name" in sample.labels), None)
+
+
+def first_token_counts(samples: Samples, name: str) -> dict[float, float]:
+    """A histogram's cumulative counts by upper bound, summed over lanes and models."""
+    counts: dict[float, float] = {}
+    for sample in samples.get(f"{name}_bucket"):
+        try:
+            bound = float(sample.labels.get("le", ""))
+        except ValueError:
+            continue
+        counts[bound] = counts.get(bound, 0.0) + sample.value
+    return counts
 
 
 def loop_lag(samples: Samples) -> LoopEvidence | None:
@@ -63,3 +76,9 @@ def about_by_info(pages: Mapping[str, Page]) -> Known:
     said = answer(pages.get("/info"))
     version, model = said.get("version"), said.get("model_id")
     return Known(str(version) if version else None, str(model) if model else None)
+
+
+def version_tuple(version: str | None) -> tuple[int, ...] | None:
+    """``0.10.1.1`` and ``v0.10.2rc1+cpu`` as comparable numbers, or None if it is no version."""
+    found = re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version or "")
+    return tuple(int(number) for number in found[1].split(".")) if found else None

@@ -15,8 +15,8 @@ from dataclasses import replace
 from ..exposition import Samples
 from ..judge import Facts
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
-from .lanes import LaneTable, Pick, first_token_counts, read_lanes
-from .shared import about_by_version
+from .lanes import LaneTable, Pick, read_lanes
+from .shared import about_by_version, first_token_counts
 
 TABLE = LaneTable(
     labels=(),

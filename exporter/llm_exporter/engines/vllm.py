@@ -16,8 +16,19 @@ from dataclasses import replace
 from ..exposition import Samples
 from ..judge import Facts, LaneEvidence
 from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
-from .lanes import WHOLE, LaneTable, Pick, first_token_counts, pick, read_lanes, version_tuple
-from .shared import LOOP_BLOCKED, LOOP_LAG, PROCESS_START, about_by_version, answer, loop_lag, model_name, process_start
+from .lanes import WHOLE, LaneTable, Pick, pick, read_lanes
+from .shared import (
+    LOOP_BLOCKED,
+    LOOP_LAG,
+    PROCESS_START,
+    about_by_version,
+    answer,
+    first_token_counts,
+    loop_lag,
+    model_name,
+    process_start,
+    version_tuple,
+)
 
 HEARTBEAT_STEPS = "llm_engine_steps_total"
 
