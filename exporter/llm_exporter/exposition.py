@@ -24,6 +24,7 @@ _VALUE = re.compile(
 )
 _ESCAPE = re.compile(r"\\(.)")
 CACHED_LABELS = 400
+FEW = 8
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _ESCAPED = {"n": "\n", '"': '"', "\\": "\\"}
 
@@ -73,6 +74,17 @@ def read(body: str, names: Iterable[str] | None = None) -> Samples:
         if sample is not None and math.isfinite(sample.value):
             found.setdefault(sample.name.replace(":", "_"), []).append(sample)
     return Samples({name: tuple(samples) for name, samples in found.items()})
+
+
+def sketch(body: str) -> Samples:
+    """A few samples of every series: enough to tell whose page it is, however many lines it has."""
+    found: dict[str, list[Sample]] = {}
+    for line in _lines(_unwrapped(body), None):
+        brace = line.find("{")
+        known = found.setdefault(_first_word(line[:brace] if brace > 0 else line), [])
+        if len(known) < FEW and (sample := read_line(line)) is not None and math.isfinite(sample.value):
+            known.append(sample)
+    return Samples({name.replace(":", "_"): tuple(samples) for name, samples in found.items() if samples})
 
 
 def read_line(line: str) -> Sample | None:
@@ -144,7 +156,7 @@ def _labels(line: str, at: int, into: dict[str, str]) -> int | None:
 
 def _lines(text: str, names: Iterable[str] | None) -> Iterator[str]:
     if names is None:
-        for line in text.splitlines():
+        for line in text.split("\n"):
             stripped = line.strip()
             if stripped and not stripped.startswith("#"):
                 yield stripped
@@ -176,7 +188,7 @@ def _unwrapped(body: str) -> str:
     if body.startswith('"') and body.rstrip().endswith('"'):
         try:
             inner = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return body
         if isinstance(inner, str):
             return inner

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from llm_exporter.clock import Clock
 from llm_exporter.engines import ALIVE, IDENTIFY, Engine, Known, Look, Page, detect, detect_by_answers, engines
 from llm_exporter.engines.proxy import answers_as as is_proxy
-from llm_exporter.exposition import read
+from llm_exporter.exposition import sketch
+from llm_exporter.large_pages import off_loop
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Target
 
@@ -72,7 +73,8 @@ class Looker:
         self, engine: Engine | None, metrics: Page, timeout: float, deadline: float, served: bool
     ) -> tuple[str | None, dict[str, Page]]:
         """Where this server may be asked for its health, if anywhere, and what an unknown one was asked to tell."""
-        engine = engine or (detect(read(metrics.body)) if metrics.status == 200 else None)
+        if engine is None and metrics.status == 200:
+            engine = await off_loop(metrics.body, lambda: detect(sketch(metrics.body)))
         if engine is not None:
             return (None if engine.health_until_served and served else engine.health_path), {}
         if ALIVE in self._refused or metrics.kind in UNREACHABLE:

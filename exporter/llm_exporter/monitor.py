@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from llm_common.guard import Guard
 from llm_exporter import canary, observed
@@ -14,6 +15,7 @@ from llm_exporter.clock import Clock, LoopLag
 from llm_exporter.engines import Look, Page
 from llm_exporter.flight import CanaryFlight
 from llm_exporter.judge import CanaryOutcome, CanaryRequest, State
+from llm_exporter.large_pages import off_loop
 from llm_exporter.looks import Looker
 from llm_exporter.pipeline import Mind, Seen, step
 from llm_exporter.recording import Recorder
@@ -138,7 +140,8 @@ class Monitor:
                 self.late += 1
                 self._outcome = outcome
                 return self.snapshot
-            self._mind, seen = step(
+            judged = partial(
+                step,
                 self._mind,
                 look,
                 self.target.patience.settings(self._mind.engine),
@@ -148,6 +151,7 @@ class Monitor:
                 witness=testimony.witness,
                 loop=testimony.loop,
             )
+            self._mind, seen = await off_loop(look.metrics.body, judged)
             if self._recorder is not None:
                 self._recorder.look(look, testimony.witness, testimony.loop)
             await self._learn(seen)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from .engines import Engine, Known, Look, Reading, by_kind, detect, detect_by_answers, engines
 from .engines.custom import Described, adapter
-from .exposition import Samples, read
+from .exposition import Samples, read, sketch
 from .judge import (
     CanaryOutcome,
     Facts,
@@ -28,6 +28,9 @@ NO_SERIES = (
     "no series of an engine on this page (looked for {steps}); vLLM shows none with --disable-log-stats, "
     "llama-server needs --metrics, SGLang --enable-metrics"
 )
+
+MOST_LANES = 1024
+"""Lanes that are judged and exported of one target; a page with more must not cost the other targets their looks."""
 
 CLOCKS_DIFFER = 60.0
 """Seconds by which a server's clock may be ahead of ours."""
@@ -127,21 +130,25 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
         return _by_answers(mind, look) or (mind, Reading(), _facts(mind, Samples()))
     samples = read(look.metrics.body, engine.series) if engine is not None else Samples()
     if not mind.fixed and (engine is None or not engine.recognises(samples)):
-        whole = read(look.metrics.body)
-        found = detect(whole)
+        shown = sketch(look.metrics.body)
+        found = detect(shown)
         if found is not None and found is not engine:
-            mind, engine, samples = replace(mind, engine=found), found, whole
+            mind, engine = replace(mind, engine=found), found
             if found.metrics_path is None:
                 return _read(mind, look)
+            samples = read(look.metrics.body, found.series)
         elif engine is None:
-            unread = Reading(detail=_no_engine(whole), loading=_warms_up(whole, look))
-            return _by_answers(mind, look) or (mind, unread, _facts(mind, whole))
+            unread = Reading(detail=_no_engine(shown), loading=_warms_up(shown, look))
+            return _by_answers(mind, look) or (mind, unread, _facts(mind, shown))
     if engine is None:
         return mind, Reading(), _facts(mind, samples)
     reading = engine.read(samples, look, mind.known)
     if not reading.lanes and not reading.detail:
         why = engine.mend.get(0, "its needed series are not on the page")
         reading = replace(reading, detail=f"missing {engine.series[0]}: {why}")
+    if len(reading.lanes) > MOST_LANES:
+        words = f"{len(reading.lanes)} lanes on one page, more than {MOST_LANES}: no engine has so many ranks"
+        reading = replace(reading, lanes=(), detail=words)
     return mind, reading, engine.facts(samples, mind.known)
 
 

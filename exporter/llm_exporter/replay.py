@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from .engines import Engine, Known, Look, Page
 from .engines.custom import Described, adapter
-from .exposition import read
+from .exposition import sketch
 from .judge import CanaryOutcome, CanaryRequest, Failure, LoopEvidence, Settings, Witness
 from .pipeline import Mind, Seen, step
 
@@ -207,7 +207,7 @@ def replay(
 def _shows(records: Sequence[Mapping[str, Any]], described: Described) -> bool:
     """Whether the first page that was answered with samples is a described engine's."""
     bodies = (str(record["metrics"].get("body", "")) for record in records if "metrics" in record)
-    page = next((samples for body in bodies if (samples := read(body)).by_name), None)
+    page = next((samples for body in bodies if (samples := sketch(body)).by_name), None)
     return page is not None and adapter(described).recognises(page)
 
 

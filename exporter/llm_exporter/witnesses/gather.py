@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from llm_exporter.engines import Page
 from llm_exporter.exposition import read
 from llm_exporter.judge import LoopEvidence, Witness
+from llm_exporter.large_pages import off_loop
 from llm_exporter.scrape import Access, Scraper
 
 from . import gpu
@@ -84,7 +85,8 @@ class Witnesses:
             page = await self._scraper.request("GET", Access(dcgm.url), "", timeout)
             if page.status != 200:
                 return (), dcgm.fatal_xids
-            return gpu.from_dcgm(read(page.body, DCGM_SERIES), dcgm.gpus), dcgm.fatal_xids
+            samples = await off_loop(page.body, lambda: read(page.body, DCGM_SERIES))
+            return gpu.from_dcgm(samples, dcgm.gpus), dcgm.fatal_xids
         if nvml is not None:
             return await asyncio.to_thread(self._nvml.read, nvml.gpus), ()
         return (), ()
