@@ -320,6 +320,37 @@ def test_a_kv_cache_that_moves_while_nothing_runs_starves_unless_steps_are_count
     assert starving(finished=None, steps=True, prompts=False, running=0.0) is State.BUSY
 
 
+def preempted(counted: Mapping[str, bool], evictions: int, looks: int) -> State:
+    """What is said of a lane at the given look whose steps or tokens move, and that was evicted at its first looks."""
+    target = Watched(replace(PATIENCE, confirm=False))
+    for look in range(looks):
+        verdict = target.see(
+            LaneEvidence(
+                "0",
+                {"steps": float(look if counted.get("steps") else 7)},
+                8.0,
+                12.0,
+                generation_tokens=float(look if counted["tokens"] else 7) if "tokens" in counted else None,
+                preemptions=float(min(look, evictions)),
+            )
+        )
+    return verdict.state
+
+
+def test_evictions_are_a_loop_from_the_second_on_and_while_no_token_is_counted() -> None:
+    assert preempted({"steps": True, "tokens": False}, evictions=1, looks=13) is State.BUSY
+    assert preempted({"steps": True, "tokens": False}, evictions=2, looks=12) is State.BUSY
+    assert preempted({"steps": True, "tokens": False}, evictions=2, looks=13) is State.STARVED
+    assert preempted({"steps": True, "tokens": True}, evictions=99, looks=99) is State.BUSY
+    assert preempted({"steps": True}, evictions=99, looks=99) is State.BUSY, "steps are all that is told"
+    assert preempted({}, evictions=99, looks=99) is State.STARVED
+
+
+def test_a_loop_that_ended_in_a_hang_is_stuck_a_bound_after_its_last_eviction() -> None:
+    assert preempted({"tokens": False}, evictions=20, looks=20 + 13) is State.STARVED
+    assert preempted({"tokens": False}, evictions=20, looks=20 + 14) is State.STUCK
+
+
 @pytest.mark.parametrize(
     ("before", "after", "verified"),
     [(1.0, 2.0, True), (2.0, 1.0, True), (1.0, 1.0, False), (None, 2.0, False), (2.0, None, False)],

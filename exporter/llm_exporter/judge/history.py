@@ -35,16 +35,18 @@ class Marks:
     Attributes:
         moved: Anything that counts as progress.
         counted: Token or step counters, KV usage apart.
+        token: Prompt or generated tokens; any counter where the page tells neither.
         generated, prompted, finished, preempted: The counters of these names; `preempted` only when it rose.
         shrank: Waiting was zero or became smaller.
         ran: `running` was above zero.
-        evictions: Looks at which preemptions had risen, since the last prompt token or generated token.
+        evictions: Looks at which preemptions had risen, since the last `token`.
         all_deferred: When waiting began to consist of nothing but deferred requests, or None.
         series: Last change that was seen, per progress series and of `finished`.
     """
 
     moved: float
     counted: float
+    token: float
     generated: float
     prompted: float
     finished: float

@@ -15,9 +15,7 @@ def starved(lane: LaneHistory, bound: Bound, facts: Facts, settings: Settings, t
     (vllm-ascend issue 16315, vLLM issue 35943); and ``starved_after``, where counters move but work does not get through
     (vLLM issues 53130 and 45094).
     """
-    if lane.work_since is None:
-        return None
-    said = _no_token(lane, bound, facts, t)
+    said = _not_served(lane, bound, t)
     # What moves once in a while is starved between two movements too; what never moved all the time is stalled.
     if said is None and t - lane.marks.moved < settings.starved_after:
         said = _nothing_gets_through(lane, facts, settings.starved_after, t)
@@ -35,26 +33,28 @@ def _preempting(lane: LaneHistory, bound: Bound, t: float) -> bool:
     return marks.evictions > 1 and marks.preempted is not None and t - marks.preempted <= bound.seconds
 
 
-def _no_token(lane: LaneHistory, bound: Bound, facts: Facts, t: float) -> str | None:
-    marks = lane.marks
-    told = lane.last.tokens is not None and not facts.tokens_at_finish
-    counted = max(marks.generated, marks.prompted) if told else marks.counted
-    since = max(counted, lane.work_since if lane.work_since is not None else t)
-    if t - since < bound.seconds:
-        return None
-    if _preempting(lane, bound, t):
-        return f"preemption loop: preemptions rise while no token was counted for {duration(t - since)}"
-    if marks.all_deferred is not None:
+def _not_served(lane: LaneHistory, bound: Bound, t: float) -> str | None:
+    marks, work = lane.marks, _work(lane, t)
+    tokenless = t - max(marks.token, work)
+    if tokenless >= bound.seconds and _preempting(lane, bound, t):
+        return f"preemption loop: preemptions rise while no token was counted for {duration(tokenless)}"
+    flat = t - max(marks.counted, work)
+    if flat >= bound.seconds and marks.all_deferred is not None:
         return (
             f"all {count(lane.last.waiting or 0)} waiting requests are deferred and no token was counted for "
-            f"{duration(t - since)}; the cause may be another server (prefill, remote KV)"
+            f"{duration(flat)}; the cause may be another server (prefill, remote KV)"
         )
     return None
 
 
+def _work(lane: LaneHistory, t: float) -> float:
+    """Since when work is held."""
+    return t if lane.work_since is None else lane.work_since
+
+
 def _nothing_gets_through(lane: LaneHistory, facts: Facts, window: float, t: float) -> str | None:
     marks, last = lane.marks, lane.last
-    work = t if lane.work_since is None else lane.work_since
+    work = _work(lane, t)
     unfinished = last.finished is not None and t - marks.finished >= window
     if last.waiting and unfinished and t - max(marks.shrank, work) >= window:
         return (

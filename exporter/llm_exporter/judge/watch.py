@@ -43,7 +43,7 @@ def begin(evidence: LaneEvidence, t: float, held: float, before: LaneHistory | N
     After an unwatched stretch of the same process, what was learnt of the process stays; every clock starts anew.
     """
     marks = Marks(
-        moved=t, counted=t, generated=t, prompted=t, finished=t, preempted=None, shrank=t, ran=t,
+        moved=t, counted=t, token=t, generated=t, prompted=t, finished=t, preempted=None, shrank=t, ran=t,
         all_deferred=_deferral(None, evidence, t),
     )  # fmt: skip
     work = t if held > 0 else None
@@ -64,17 +64,19 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
     counters = changed(before.progress, evidence.progress)
     done = before.finished != evidence.finished
     moved = bool(counters) or kv_moved(before, evidence)
+    token = before.tokens != evidence.tokens if evidence.tokens is not None else bool(counters)
     preempted = (evidence.preemptions or 0) > (before.preemptions or 0)
     marks = Marks(
         moved=t if moved else marks.moved,
         counted=t if counters else marks.counted,
+        token=_when(token, t, marks.token),
         generated=_when(before.generation_tokens != evidence.generation_tokens, t, marks.generated),
         prompted=_when(before.prompt_tokens != evidence.prompt_tokens, t, marks.prompted),
         finished=_when(done, t, marks.finished),
         preempted=t if preempted else marks.preempted,
         shrank=_when(not evidence.waiting or evidence.waiting < (before.waiting or 0.0), t, marks.shrank),
         ran=_when(bool(evidence.running), t, marks.ran),
-        evictions=0 if before.tokens != evidence.tokens else marks.evictions + preempted,
+        evictions=0 if token else marks.evictions + preempted,
         all_deferred=_deferral(marks.all_deferred, evidence, t),
         series={**marks.series, **dict.fromkeys([*counters, "finished"] if done else counters, t)},
     )
