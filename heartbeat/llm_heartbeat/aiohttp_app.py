@@ -19,7 +19,7 @@ def setup(app: web.Application, heartbeat: Heartbeat | None = None) -> Heartbeat
     async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
         endpoint = own.settings.endpoints.get(request.path)
         if endpoint is None:
-            with own.requests.one():
+            with own.requests:
                 return await handler(request)
         if request.method not in ("GET", "HEAD"):
             return web.Response(

@@ -42,7 +42,7 @@ class Middleware:
         if endpoint is not None:
             await self._answer(endpoint, scope, send)
             return
-        with self._requests.one():
+        with self._requests:
             await self.app(scope, receive, send)
 
     def _under_root(self, path: str, scope: Scope) -> str | None:

@@ -24,10 +24,11 @@ def export(state: State, metrics: Metrics) -> None:
     for limit in view.limits:
         if limit.check in GAUGES:
             metrics.set(GAUGES[limit.check], limit.value)
-    metrics.set("llm_health_queue_limit", state.settings.ready_queue)
-    for report in reports.values():
-        for check in report.details:
-            metrics.set("llm_health_check_failed", float(check in report.failed or check in report.degraded), check)
+        if limit.check == "queue_depth":
+            metrics.set("llm_health_queue_limit", limit.limit)
+    failing = {check for report in reports.values() for check in (*report.failed, *report.degraded)}
+    for check in {check for report in reports.values() for check in report.details}:
+        metrics.set("llm_health_check_failed", float(check in failing), check)
     metrics.set("llm_heartbeat_inflight_requests", view.inflight)
     for dependency in view.dependencies:
         metrics.set("llm_heartbeat_dependency_up", float(not dependency.down), dependency.name)

@@ -190,6 +190,7 @@ def test_a_limit_of_zero_is_off_and_not_always_over() -> None:
     process.run(5)
     assert process.code("ready") == 200
     assert process.state.report("ready").checks["queue_limit"] is None
+    assert process.metric("llm_health_queue_limit") is None
 
 
 def test_whatever_fails_has_limit_unit_and_since() -> None:
@@ -238,6 +239,8 @@ def test_after_an_out_of_memory_recovery_ready_waits_for_the_warmup(serving: Pro
     serving.state.needs_warmup("warming up again")
     assert serving.code("startup") == 200
     assert (serving.code("ready"), serving.failed("ready")) == (503, ("warming_up",))
+    serving.run(1)
+    assert serving.metric("llm_health_check_failed", check="warming_up") == 1
     serving.state.warmed_up()
     assert serving.code("ready") == 200
 
