@@ -15,11 +15,12 @@ import pytest
 import yaml
 
 from demo.sim_server import DEMO, SimServer
-from e2e.harness import docker_answers, free_port, http, run, wait_for
+from e2e.harness import docker_answers, http, run, wait_for
 from llm_common.config import load_yaml
 from llm_exporter.config import load as load_exporter
 from llm_exporter.engines import engines
 from llm_remediator.config import parse as parse_remediator
+from loopback import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 
 import aiohttp
@@ -12,12 +11,7 @@ from aiohttp import web
 
 from llm_common.errors import ConfigError
 from llm_common.web import WebConfig, is_loopback, parse_listen, serve
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from loopback import free_port, self_signed
 
 
 def application() -> web.Application:
@@ -49,16 +43,20 @@ def test_wrong_listen_addresses_say_how_to_write_one(address: str) -> None:
         parse_listen(address)
 
 
-def test_loopback_is_recognised() -> None:
-    assert [is_loopback(a) for a in ("127.0.0.1:1", "[::1]:1", "localhost:1", ":1", "0.0.0.0:1", "10.0.0.1:1", "h:1")] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [
+        ("127.0.0.1:1", True),
+        ("[::1]:1", True),
+        ("localhost:1", True),
+        (":1", False),
+        ("0.0.0.0:1", False),
+        ("10.0.0.1:1", False),
+        ("h:1", False),
+    ],
+)
+def test_loopback_is_recognised(address: str, loopback: bool) -> None:
+    assert is_loopback(address) is loopback
 
 
 async def test_a_bearer_token_guards_all_but_the_health_paths_and_may_change(tmp_path: Path) -> None:
@@ -91,40 +89,14 @@ async def test_a_bearer_token_guards_all_but_the_health_paths_and_may_change(tmp
 
 
 async def test_tls_is_served_and_a_renewed_certificate_is_taken_up(tmp_path: Path) -> None:
-    def certificate(name: str) -> None:
-        subprocess.run(
-            [
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-                "-nodes",
-                "-days",
-                "1",
-                "-subj",
-                f"/CN={name}",
-                "-addext",
-                "subjectAltName=IP:127.0.0.1",
-                "-keyout",
-                tmp_path / "key.pem",
-                "-out",
-                tmp_path / "cert.pem",
-            ],
-            check=True,
-            capture_output=True,
-        )
-
-    certificate("first")
+    cert, key = self_signed(tmp_path, "first")
     config = tmp_path / "web.yml"
-    config.write_text(f"tls_server_config: {{cert_file: {tmp_path}/cert.pem, key_file: {tmp_path}/key.pem}}\n")
+    config.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
     port = free_port()
     runner = await serve(application(), [f"127.0.0.1:{port}"], str(config))
 
     async def subject() -> bool:
-        context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        context = ssl.create_default_context(cafile=str(cert))
         try:
             async with (
                 aiohttp.ClientSession() as session,
@@ -136,7 +108,7 @@ async def test_tls_is_served_and_a_renewed_certificate_is_taken_up(tmp_path: Pat
 
     try:
         assert await subject()
-        certificate("second")
+        self_signed(tmp_path, "second")
         deadline = asyncio.get_running_loop().time() + 10
         while not await subject():
             assert asyncio.get_running_loop().time() < deadline

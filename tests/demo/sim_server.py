@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -14,6 +13,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import aiohttp
+
+from loopback import free_port
 
 DEMO = Path(__file__).parent.parent.parent / "demo"
 _T = TypeVar("_T")
@@ -109,9 +110,3 @@ class SimServer:
 
 async def _process_state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from demo.recorded import value
-from demo.sim_server import DEMO, SimServer, free_port, until
+from demo.sim_server import DEMO, SimServer, until
 from llm_sim import settings, traffic
+from loopback import free_port
 
 
 async def command(module: str, *arguments: str) -> asyncio.subprocess.Process:

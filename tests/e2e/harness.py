@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -20,19 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from loopback import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ROOT / "deploy" / "compose"
 PORTS = ("EXPORTER_PORT", "REMEDIATOR_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT")
 HUNG, BUSY = "demo-a", "demo-b"
 T = TypeVar("T")
-
-
-def free_port() -> int:
-    """A loopback port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_for(what: str, within: float, look: Callable[[], T | None], every: float = 0.25) -> T:

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from e2e.harness import free_port
 from e2e.tiny_docker import until
+from loopback import free_port
 
 PROGRAM = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 ALERT = {"alertname": "LLMEngineStuck", "target": "engine", "remediate": "restart"}

@@ -23,8 +23,8 @@ from typing import Any
 import docker
 from docker.models.containers import Container
 
-from e2e.harness import free_port
 from e2e.tiny_docker import SOCKET, until
+from loopback import free_port
 
 RUN = (
     "import asyncio, sys; from llm_common import logs; from llm_remediator import app, config;"

@@ -20,6 +20,7 @@ from exporter.engine_server import Engine, serving
 from llm_exporter.arguments import serve_parser
 from llm_exporter.cli import main
 from llm_exporter.shard import Shard
+from loopback import free_port
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 ROOT = Path(__file__).parent.parent.parent
@@ -34,12 +35,6 @@ async def run(*arguments: str) -> tuple[int, str, str]:
     out, err = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

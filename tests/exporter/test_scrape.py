@@ -6,7 +6,6 @@ import gzip
 import resource
 import socket
 import ssl
-import subprocess
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer, unused_port
+from aiohttp.test_utils import TestServer
 
 from exporter import hostile
 from llm_exporter.engines.base import Page
 from llm_exporter.fetch_errors import classify
 from llm_exporter.resolver import EveryAddressResolver
 from llm_exporter.scrape import Access, Scraper
+from loopback import free_port, self_signed
 
 GZIP = "Content-Encoding: gzip\r\n"
 
@@ -166,7 +166,7 @@ async def test_a_name_is_asked_for_anew_after_a_failure_only(scraper: Scraper, m
         return await resolve(self, host, *rest, **more)
 
     monkeypatch.setattr(EveryAddressResolver, "resolve", counted)
-    nobody = f"http://localhost:{unused_port()}"
+    nobody = f"http://localhost:{free_port()}"
     for count in (1, 2):
         assert (await get(scraper, nobody)).kind == "refused"
         assert len(asked) == count
@@ -210,14 +210,9 @@ async def test_plain_http_behind_an_https_url_is_tls(scraper: Scraper) -> None:
 
 
 async def test_certificates_are_checked_unless_told_otherwise(scraper: Scraper, tmp_path: Path) -> None:
-    command = [
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-        "-days", "1", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1",
-        "-keyout", f"{tmp_path}/key.pem", "-out", f"{tmp_path}/cert.pem",
-    ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
+    cert, key = self_signed(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    context.load_cert_chain(cert, key)
     app = web.Application()
     app.router.add_get("/metrics", _page)
     runner = web.AppRunner(app)
@@ -229,7 +224,7 @@ async def test_certificates_are_checked_unless_told_otherwise(scraper: Scraper, 
         assert (unknown.kind, unknown.status) == ("tls", None)
         assert unknown.error is not None
         assert "certificate is not accepted" in unknown.error
-        assert (await get(scraper, base, ca_file=f"{tmp_path}/cert.pem")).status == 200
+        assert (await get(scraper, base, ca_file=str(cert))).status == 200
         assert (await get(scraper, base, insecure_skip_verify=True)).status == 200
     finally:
         await runner.cleanup()

@@ -21,7 +21,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from heartbeat.heartbeat_lab import Server, free_port, request, server, until, uvicorn
+from heartbeat.heartbeat_lab import Server, request, server, until, uvicorn
+from loopback import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBES = ROOT / "deploy" / "probes"

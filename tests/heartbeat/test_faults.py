@@ -200,6 +200,15 @@ async def test_the_dead_are_buried_even_if_nobody_asks(tmp_path: Path) -> None:
     own.stop()
 
 
+async def test_the_meeting_place_is_made_or_its_absence_is_a_fault(tmp_path: Path) -> None:
+    for place, faults in ((tmp_path / "new" / "place", 0), (Path("/proc/nowhere"), 1)):
+        own = Heartbeat(Settings(handle_sigterm=False, state_dir=str(place)))
+        own.start()
+        assert own.faults.counts["peers"] == faults
+        own.stop()
+    assert (tmp_path / "new" / "place").is_dir()
+
+
 async def test_a_handler_that_wraps_ours_still_reaches_the_servers() -> None:
     reached: list[str] = []
     former = signal.signal(signal.SIGTERM, lambda *_: reached.append("server"))

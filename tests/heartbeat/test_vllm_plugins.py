@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from heartbeat.heartbeat_lab import free_port
+from loopback import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from rules.servers import free_port
+from loopback import free_port
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from loopback import free_port
+
 DEADLINE = 30.0
 T = TypeVar("T")
 
@@ -27,12 +28,6 @@ def program(*names: str) -> str:
         if found := shutil.which(name):
             return found
     pytest.skip(f"{names[0]} is not installed: apt install prometheus prometheus-alertmanager")
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def get(url: str, **query: str) -> Any:

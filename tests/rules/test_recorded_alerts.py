@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from loopback import free_port
 from rules.recorded import RecordedServer
 from rules.scenes import RULES, alert_rules
-from rules.servers import free_port, get, prometheus, running, until
+from rules.servers import get, prometheus, running, until
 from rules.shorten import shortened_rules
 from rules.spans import spans
 
