@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from weakref import WeakSet
 
 from llm_heartbeat import peers, process, sources
@@ -132,6 +133,9 @@ class Heartbeat(State):
 
     def serve(self) -> None:
         """Watchdog and side port only; the loop may come later. Idempotent."""
+        with self.faults.passed_by("peers"):
+            if self.settings.state_dir:
+                Path(self.settings.state_dir).mkdir(parents=True, exist_ok=True)
         with self.faults.passed_by("watchdog"):
             self._watchdog.start()
         self._listening.start()

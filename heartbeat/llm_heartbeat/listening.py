@@ -62,7 +62,9 @@ class Listening:
             port = SidePort(host, ports, self._answers)
         except OSError as error:
             shared = peers.directory(self._settings.state_dir)
-            hint = "another process of this server answers there for all" if shared else "is it in use?"
+            hint = "another process of this server answers there for all"
+            if shared is None:
+                hint = "if another process of this server has it, set LLM_HEARTBEAT_STATE_DIR, so that one answers for all"
             self._faults.note("side_port", f"cannot listen on {self._settings.listen}: {error}; {hint}")
             return None
         port.start()

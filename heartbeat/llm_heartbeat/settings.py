@@ -67,7 +67,7 @@ class Settings:
     history: int = _option(20, "count", "Changes that are kept and shown.")
     details: bool = _option(True, "flag", "Culprit, stack and changes in the bodies on the main port.")
     state_dir: str = _option(
-        "", "path", "Where the processes of one server meet. Empty: `PROMETHEUS_MULTIPROC_DIR`, if set."
+        "", "path", "Where the processes of one server meet; made if need be. Empty: `PROMETHEUS_MULTIPROC_DIR`, if set."
     )
     vllm_startup: bool = _option(False, "flag", "vLLM plugin: side port from before the weights load.")
     vllm_steps: bool = _option(False, "flag", "vLLM plugin: `llm_engine_steps_total{lane}`.")
