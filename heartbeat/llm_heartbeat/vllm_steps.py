@@ -26,9 +26,11 @@ else:
 class StepCounter(Base):  # type: ignore[misc]
     """One per engine, made by vLLM in the API server's process, where `record` runs in the event loop."""
 
-    def __init__(self, vllm_config: object = None, engine_index: int = 0, *_: object, **__: object) -> None:
+    def __init__(self, vllm_config: object = None, engine_index: int = 0, *more: object, **others: object) -> None:
         self._lane = engine_index
         self._faults = Faults()
+        with self._faults.passed_by("vllm_base"):  # a later base class may rely on it
+            super().__init__(vllm_config, engine_index, *more, **others)
         self._children: dict[int, Any] = {}
         self._off = not _settings.vllm_steps
         if not self._off:

@@ -30,6 +30,16 @@ class StatLoggerBase(ABC):
     def record_sleep_state(self, is_awake, level): pass
 """
 MORE_ABSTRACT = TODAY + "    @abstractmethod\n    def finish(self): ...\n"
+WITH_A_STATE = """
+class StatLoggerBase:
+    def __init__(self, vllm_config, engine_index=0): self.seen = []
+    def record(self, scheduler_stats, iteration_stats, mm_cache_stats=None, engine_idx=0): ...
+    def record_rejection(self, reason): self.seen.append(reason)
+"""
+OTHERWISE_MADE = """
+class StatLoggerBase:
+    def __init__(self, *, config): ...
+"""
 RENAMED = "class SomethingElse: pass\n"
 
 
@@ -59,7 +69,7 @@ print([REGISTRY.get_sample_value("llm_engine_steps_total", {"lane": str(n)}) for
 """
 
 
-@pytest.mark.parametrize("loggers", [TODAY, MORE_ABSTRACT])
+@pytest.mark.parametrize("loggers", [TODAY, MORE_ABSTRACT, WITH_A_STATE, OTHERWISE_MADE])
 def test_steps_are_counted_per_lane(tmp_path: Path, loggers: str) -> None:
     done = run(tmp_path, loggers, COUNT, LLM_HEARTBEAT_VLLM_STEPS="1")
     assert done.stdout == "[5.0, 2.0]\n", done.stderr
@@ -81,6 +91,17 @@ def test_a_renamed_base_class_is_an_import_error_which_vllm_passes_by(tmp_path: 
     done = run(tmp_path, RENAMED, COUNT, LLM_HEARTBEAT_VLLM_STEPS="1")
     assert done.returncode == 1
     assert "ImportError: cannot import name 'StatLoggerBase'" in done.stderr
+
+
+@pytest.mark.parametrize("on", ["0", "1"])
+def test_what_a_later_base_class_does_by_itself_works(tmp_path: Path, on: str) -> None:
+    code = (
+        "from llm_heartbeat.vllm_steps import StepCounter\n"
+        "logger = StepCounter(object(), engine_index=0)\n"
+        "logger.record_rejection('full')\n"
+        "print(logger.seen)\n"
+    )
+    assert run(tmp_path, WITH_A_STATE, code, LLM_HEARTBEAT_VLLM_STEPS=on).stdout == "['full']\n"
 
 
 STRANGE = """
