@@ -11,7 +11,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import aiohttp
@@ -38,11 +37,6 @@ class Access:
     bearer_token_file: str | None = None
     ca_file: str | None = None
     insecure_skip_verify: bool = False
-
-    @property
-    def host(self) -> str:
-        """The host name or address, for the bound of concurrency."""
-        return urlsplit(self.base).hostname or self.base
 
 
 class Scraper:
@@ -134,7 +128,7 @@ class Scraper:
             trust = self._trust(access)
         except (ValueError, OSError) as error:
             return Page(seconds=0.0, error=f"the request cannot be made: {error}", kind="other")
-        async with self._turn(access.host):
+        async with self._turn(url.host or ""):
             began = self._clock()
             try:
                 async with (
