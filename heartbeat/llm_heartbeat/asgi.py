@@ -73,7 +73,8 @@ class Middleware:
             if message["type"] == "lifespan.startup.complete":
                 self.heartbeat.serving()
             elif message["type"] == "lifespan.startup.failed":
-                self.heartbeat.load_failed(str(message.get("message") or "the application's start failed"))
+                lines = str(message.get("message") or "the application's start failed").splitlines()
+                self.heartbeat.load_failed(lines[-1])  # Starlette sends the whole traceback, which the server logs
             await send(message)
 
         async def watched_receive() -> Message:

@@ -49,8 +49,9 @@ class Startup:
             self.rewarming, self.reason = True, reason
 
     def failed(self, reason: str) -> None:
-        """The load failed; the reason is for a person."""
-        self.phase, self.reason = FAILED, reason
+        """The load failed; the reason is for a person. The first one is the cause and stays."""
+        if self.phase != FAILED:
+            self.phase, self.reason = FAILED, reason
 
     def elapsed(self, now: float) -> float:
         """Seconds from the process' start to readiness, or to now."""

@@ -104,6 +104,8 @@ def test_a_failed_load_is_500_at_once_and_for_good() -> None:
     assert process.code("live") == 200
     process.state.loaded()
     process.state.loading()
+    process.state.load_failed("the application's start failed")
+    assert process.state.report("startup").reason == report.reason, "what came first is the cause"
     assert process.code("startup") == 500
 
 
