@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_common.config import ConfigError, Reader, load_yaml
+from llm_exporter.discovery_config import Discovery, read_discovery
 from llm_exporter.engines.custom import Described
 from llm_exporter.target_config import Patience, Target, read_patience
 from llm_exporter.urls import base_url, default_name
@@ -18,58 +19,6 @@ NAME = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:@\[\]%-]{0,199}")
 HIDDEN = r"(token|password|passwd|secret|api_?key|sig|signature)"
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 RESERVED_LABELS = frozenset({"target", "lane", "engine_kind", "version", "model", "prefill_blind", "job", "instance"})
-
-
-@dataclass(frozen=True, slots=True)
-class FileSd:
-    """``discovery.file_sd[]``: files in Prometheus' own format; `files` are glob patterns."""
-
-    files: tuple[str, ...]
-    refresh: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class HttpSd:
-    """``discovery.http_sd[]``: a URL that answers Prometheus' list of target groups."""
-
-    url: str
-    refresh: float = 60.0
-    bearer_token_file: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DockerSd:
-    """``discovery.docker[]``: containers of one Docker host that carry the label ``stuckproof.target``."""
-
-    host: str = "unix:///var/run/docker.sock"
-    refresh: float = 15.0
-    network: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KubernetesSd:
-    """``discovery.kubernetes[]``: pods of one namespace; without `api` the exporter's own service account is used."""
-
-    selector: str = "stuckproof.target"
-    namespace: str | None = None
-    refresh: float = 15.0
-    api: str | None = None
-    token_file: str | None = None
-    ca_file: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Discovery:
-    """``discovery:`` where more targets come from; one that vanishes is dropped after `grace` seconds."""
-
-    file_sd: tuple[FileSd, ...] = ()
-    http_sd: tuple[HttpSd, ...] = ()
-    docker: tuple[DockerSd, ...] = ()
-    kubernetes: tuple[KubernetesSd, ...] = ()
-    grace: float = 300.0
-
-    def __bool__(self) -> bool:
-        return bool(self.file_sd or self.http_sd or self.docker or self.kubernetes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +109,7 @@ def read(document: object, problems: list[str], engines: Sequence[str]) -> Confi
     config = Config(
         targets=tuple(targets),
         defaults=defaults,
-        discovery=_read_discovery(top.mapping("discovery")),
+        discovery=read_discovery(top.mapping("discovery")),
         max_requests_per_host=top.integer("max_requests_per_host", 32, low=1),
         engines=tuple(described.values()),
     )
@@ -226,38 +175,3 @@ def _label_problems(labels: Mapping[str, str]) -> list[str]:
     problems += [f"{name!r} begins with two underscores, which Prometheus keeps for itself" for name in underscores]
     problems += [f"{name!r} is set by the exporter or by Prometheus" for name in labels if name in RESERVED_LABELS]
     return problems
-
-
-def _read_discovery(reader: Reader) -> Discovery:
-    files = []
-    for entry in reader.items("file_sd"):
-        patterns = entry.strings("files")
-        files.append(FileSd(tuple(patterns), entry.duration("refresh", 30.0, low=1.0)))
-        entry.done()
-    urls = []
-    for entry in reader.items("http_sd"):
-        url = entry.text("url", pattern=r"https?://\S+")
-        token = entry.secret_file("bearer_token_file")
-        urls.append(HttpSd(url, entry.duration("refresh", 60.0, low=1.0), token))
-        entry.done()
-    hosts = []
-    for entry in reader.items("docker"):
-        host = entry.text("host", "unix:///var/run/docker.sock", pattern=r"(unix|tcp|http|https)://\S+")
-        hosts.append(DockerSd(host, entry.duration("refresh", 15.0, low=1.0), entry.text("network", None)))
-        entry.done()
-    pods = []
-    for entry in reader.items("kubernetes"):
-        pods.append(
-            KubernetesSd(
-                selector=entry.text("selector", "stuckproof.target"),
-                namespace=entry.text("namespace", None, pattern=r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"),
-                refresh=entry.duration("refresh", 15.0, low=1.0),
-                api=entry.text("api", None, pattern=r"https?://\S+"),
-                token_file=entry.secret_file("token_file"),
-                ca_file=entry.text("ca_file", None),
-            )
-        )
-        entry.done()
-    discovery = Discovery(tuple(files), tuple(urls), tuple(hosts), tuple(pods), reader.duration("grace", 300.0))
-    reader.done()
-    return discovery

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from llm_common.kube import Kube, KubeAccess, KubeError
-from llm_exporter.config import KubernetesSd
 from llm_exporter.discovered import DEFAULT_PORT, LABEL, Found, SourceError, Template
+from llm_exporter.discovery_config import KubernetesSd
 from llm_exporter.target_config import Target
 
 

@@ -14,8 +14,8 @@ import aiohttp
 from llm_common.config import Reader, load_yaml
 from llm_common.errors import ConfigError
 from llm_exporter.bodies import BodyError, read_bounded
-from llm_exporter.config import DockerSd, FileSd, HttpSd
 from llm_exporter.discovered import DEFAULT_PORT, LABEL, Found, SourceError, Template, bare
+from llm_exporter.discovery_config import DockerSd, FileSd, HttpSd
 from llm_exporter.fetch_errors import classify
 from llm_exporter.scrape import Access, Scraper
 from llm_exporter.target_config import Target

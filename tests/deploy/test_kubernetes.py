@@ -14,9 +14,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from llm_exporter.config import KubernetesSd
 from llm_exporter.config import read as read_exporter
 from llm_exporter.discovered import Found, SourceError, Template
+from llm_exporter.discovery_config import KubernetesSd
 from llm_exporter.discovery_kubernetes import read_kubernetes
 from llm_remediator.config import parse as read_remediator
 from remediator.kube_api import ALLOWED, Cluster, served

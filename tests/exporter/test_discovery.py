@@ -12,9 +12,10 @@ from aiohttp.test_utils import TestServer
 
 from exporter.virtual_time import VirtualClock
 from llm_common.guard import Guard
-from llm_exporter.config import Config, Discovery, DockerSd, FileSd, HttpSd
+from llm_exporter.config import Config
 from llm_exporter.discovered import SourceError, Template
 from llm_exporter.discovery import Discoveries
+from llm_exporter.discovery_config import Discovery, DockerSd, FileSd, HttpSd
 from llm_exporter.discovery_sources import groups, read_docker
 from llm_exporter.engines.custom import Described
 from llm_exporter.fleet import merged

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from exporter.engine_server import Engine, serving
 from exporter.virtual_time import VirtualClock
-from llm_exporter.config import Config, Discovery, FileSd
+from llm_exporter.config import Config
+from llm_exporter.discovery_config import Discovery, FileSd
 from llm_exporter.service import Options, Service, calm_collector
 from llm_exporter.target_config import Canary, Patience, Target
 from llm_exporter.web import Web
