@@ -24,7 +24,9 @@ _VALUE = re.compile(
 )
 _ESCAPE = re.compile(r"\\(.)")
 CACHED_LABELS = 400
+LONGEST_LINE = 1 << 16
 FEW = 8
+PIECE = 1 << 17
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _ESCAPED = {"n": "\n", '"': '"', "\\": "\\"}
 
@@ -89,7 +91,7 @@ def sketch(body: str) -> Samples:
 
 def read_line(line: str) -> Sample | None:
     """Read one sample line, or None if it is not one. Labels keep no order; later duplicates of a label win."""
-    name = _NAME.match(line)
+    name = _NAME.match(line) if len(line) <= LONGEST_LINE else None
     if name is None:
         return None
     labels: Mapping[str, str] = _NO_LABELS
@@ -156,13 +158,13 @@ def _labels(line: str, at: int, into: dict[str, str]) -> int | None:
 
 def _lines(text: str, names: Iterable[str] | None) -> Iterator[str]:
     if names is None:
-        for line in text.split("\n"):
+        for line in _split(text):
             stripped = line.strip()
             if stripped and not stripped.startswith("#"):
                 yield stripped
         return
     wanted = _spellings(tuple(names))
-    for line in text.split("\n"):
+    for line in _split(text):
         if not line or line[0] == "#":
             continue
         brace = line.find("{")
@@ -170,6 +172,15 @@ def _lines(text: str, names: Iterable[str] | None) -> Iterator[str]:
         # The common line is `name{`; without labels, or with an exemplar's brace behind it, the first word is the name.
         if name in wanted or ((brace < 0 or " " in name or "\t" in name) and _first_word(name) in wanted):
             yield line.strip()
+
+
+def _split(text: str) -> Iterator[str]:
+    """The lines, split piece by piece: one call that made a million lines would hold up every other thread meanwhile."""
+    start = 0
+    while (end := text.find("\n", start + PIECE)) >= 0:
+        yield from text[start:end].split("\n")
+        start = end + 1
+    yield from text[start:].split("\n")
 
 
 @lru_cache(maxsize=64)

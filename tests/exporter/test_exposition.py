@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from llm_exporter.exposition import Sample, read, read_line
+from llm_exporter.exposition import LONGEST_LINE, PIECE, Sample, read, read_line
 
 LINES = [
     ("a 1", ("a", {}, 1.0)),
@@ -127,3 +127,17 @@ def test_it_agrees_with_prometheus_clients_parser(name: str, given_labels: dict[
 def test_no_text_crashes_it(text: str) -> None:
     read(text)
     read(text, ["a", "vllm:num_requests_running"])
+
+
+def test_a_line_of_megabytes_is_no_sample_and_hides_no_other() -> None:
+    label = "x" * LONGEST_LINE
+    assert read(f'a{{b="{label}"}} 1\na 2\n').get("a") == (Sample("a", {}, 2.0),)
+
+
+def test_a_page_of_many_pieces_is_read_whole() -> None:
+    body = "".join(f"a_{n % 7} {n}\n" for n in range(PIECE // 3)) + "last 1"
+    assert len(body) > 2 * PIECE
+    seen = read(body)
+    assert sum(len(seen.get(f"a_{n}")) for n in range(7)) == PIECE // 3
+    assert seen.total("last") == 1
+    assert read(body, ("a_3",)).get("a_3") == seen.get("a_3")
