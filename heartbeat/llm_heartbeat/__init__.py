@@ -4,6 +4,7 @@
 anything on asyncio. `get()` is the heartbeat of this process.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -20,11 +21,11 @@ __all__ = ["Heartbeat", "Middleware", "Settings", "get", "running"]
 async def running(heartbeat: Heartbeat | None = None) -> AsyncIterator[Heartbeat]:
     """`async with llm_heartbeat.running() as heartbeat:` around a program that serves by other means.
 
-    Loaded at once, unless the application reports its loading itself.
+    Loaded at the loop's next turn, unless the application has begun to report its loading itself.
     """
     own = get() if heartbeat is None else heartbeat
     own.start()
-    own.serving()
+    asyncio.get_running_loop().call_soon(own.serving)
     try:
         yield own
     finally:

@@ -19,8 +19,10 @@ class Startup:
     completed: float | None = None
     rewarming: bool = False
 
-    def loading(self, reason: str) -> None:
-        """The weights are being loaded (again)."""
+    def loading(self, reason: str, now: float) -> None:
+        """The weights are being loaded; if it was ready before, other weights, whose time begins now."""
+        if self.phase == READY:
+            self.started, self.completed = now, None
         if self.phase != FAILED:
             self.phase, self.reason = LOADING, reason
 
@@ -54,10 +56,8 @@ class Startup:
             self.phase, self.reason = FAILED, reason
 
     def elapsed(self, now: float) -> float:
-        """Seconds from the process' start to readiness, or to now."""
+        """Seconds from the process' start (or that of a later load) to readiness, or to now."""
         return (now if self.completed is None else self.completed) - self.started
 
     def _ready(self, now: float) -> None:
-        self.phase, self.reason = READY, ""
-        if self.completed is None:
-            self.completed = now
+        self.phase, self.reason, self.completed = READY, "", now

@@ -64,7 +64,7 @@ class State:
         """The weights are being loaded: `startup` and `ready` are 503 until the application calls `loaded()`."""
         self._reports_itself = True
         with self._lock:
-            self.startup.loading(reason)
+            self.startup.loading(reason, self.clock())
             self.note_changes()
 
     def loaded(self) -> None:

@@ -93,6 +93,19 @@ def test_the_budget_is_shown_and_ends_nothing() -> None:
     assert report.reason == "loading weights; 61 s of 60 s are used up"
 
 
+def test_a_load_while_it_runs_has_a_time_of_its_own() -> None:
+    process = Process(startup_budget=60.0)
+    process.state.loaded()
+    process.run(100)
+    process.state.loading("other weights")
+    process.run(7)
+    checks = process.state.report("startup").checks
+    assert (checks["elapsed_seconds"], checks["over_budget"]) == (7.0, False)
+    process.state.loaded()
+    process.run(5)
+    assert process.state.report("startup").checks["elapsed_seconds"] == 7.0
+
+
 def test_a_failed_load_is_500_at_once_and_for_good() -> None:
     process = Process()
     with pytest.raises(MemoryError), process.state.load("weights"):

@@ -174,6 +174,8 @@ def test_the_programs_in_the_docs_run(tmp_path: Path, name: str, command: list[s
     command = [*command[:2], "--app-dir", str(tmp_path), *command[2:]] if "uvicorn" in command else command
     with server(command, tmp_path, ready=None) as app:
         until(f"ready\n{app.text()}", lambda: app.aside("/healthz/ready").status == 200)
+        changes = [change["to"] for change in app.aside("/healthz/startup").json["changes"] if change["endpoint"] == "startup"]
+        assert changes == ["ready"], "loading until it is loaded, and never ready before"
         if main_port:
             assert app.get("/healthz/ready").json["status"] == "ok"
         app.terminate()
