@@ -21,7 +21,8 @@ from llm_exporter import check, config_check
 from llm_exporter.arguments import check_parser, kinds, record_parser, replay_parser, serve_parser, watch_parser
 from llm_exporter.config import Config, from_urls, load
 from llm_exporter.engines.custom import Described
-from llm_exporter.replay import RecordingError, lines_of, replay, report
+from llm_exporter.recording import RecordingError, lines_of
+from llm_exporter.replay import replay, report
 from llm_exporter.service import Options, serve
 from llm_exporter.target_config import Patience, Target
 from llm_exporter.terminal import Table

@@ -10,7 +10,7 @@ import pytest
 
 from llm_exporter.judge import Settings, State
 from llm_exporter.pipeline import Seen
-from llm_exporter.replay import lines_of
+from llm_exporter.recording import lines_of
 from llm_exporter.replay import replay as replay_of
 
 RECORDINGS = Path(__file__).parents[1] / "recordings-more"

@@ -16,8 +16,8 @@ from llm_common.guard import Guard
 from llm_exporter.clock import LoopLag
 from llm_exporter.judge import State
 from llm_exporter.monitor import Monitor
-from llm_exporter.recording import Recorder
-from llm_exporter.replay import lines_of, replay
+from llm_exporter.recording import Recorder, lines_of
+from llm_exporter.replay import replay
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Canary, Patience, Target
 

@@ -13,8 +13,8 @@ from llm_exporter.clock import SystemClock
 from llm_exporter.engines import Known, Look, Page
 from llm_exporter.engines.custom import Described
 from llm_exporter.judge import Settings
-from llm_exporter.recording import Recorder
-from llm_exporter.replay import RecordingError, lines_of, replay
+from llm_exporter.recording import Recorder, RecordingError, lines_of
+from llm_exporter.replay import replay
 
 PAGES = Path(__file__).parents[1] / "pages"
 
