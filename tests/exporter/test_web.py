@@ -433,8 +433,9 @@ async def test_before_the_first_look_the_page_says_since_when_it_is_under_way(ex
     assert "7s ago" in await exporter.page("/")
     page = await exporter.page("/targets/t%20one")
     assert "the first look is under way" in page
-    assert "<dt>In this state since</dt><dd>7s ago</dd>" in page
+    assert re.search(r"<dt>In this state since</dt><dd>[0-9:]{8} UTC, 7s ago</dd>", page)
     assert "<dt>Last look</dt><dd>never</dd>" in page
+    assert "<dt>Process started</dt><dd>not known</dd>" in page
 
 
 async def test_counts_are_shown_to_the_last_digit_and_cells_name_their_column(exporter: Exporter, engine: Engine) -> None:
