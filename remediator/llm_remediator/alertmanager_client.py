@@ -32,7 +32,7 @@ class HttpAlertmanager:
         """All alerts for machines, suppressed ones too, so that "silenced" and "gone" differ."""
         wanted = dict.fromkeys(("active", "silenced", "inhibited", "unprocessed"), "true")
         outcome = await self._http.call("GET", "/api/v2/alerts", timeout=TIMEOUT, params={**wanted, "filter": MATCHER})
-        return checked(outcome, self.url, lambda raw: tuple(map(read_alert, _listed(raw))))
+        return checked(outcome, "Alertmanager", lambda raw: tuple(map(read_alert, _listed(raw))))
 
     async def close(self) -> None:
         """Close connections."""
@@ -41,7 +41,7 @@ class HttpAlertmanager:
 
 def _listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise TypeError("not a list; is this an Alertmanager?")
+        raise TypeError("not a list of alerts")
     return value
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -107,12 +108,12 @@ def _status(words: list[str]) -> int:
     args = parser.parse_args(words)
     config = configuration.load(args.config)
     try:
-        answer = asyncio.run(inquiries.ask(_place(args), "GET", "overview", "targets"))
+        text = partial(inquiries.status_text, as_json=args.json)
+        _show(asyncio.run(inquiries.ask(_place(args), "GET", "overview", "targets", read=text)))
     except inquiries.AskError as exc:
         print(f"{exc}\nIt could not be asked; this is what its journal says:\n", file=sys.stderr)
         _show(inquiries.status_from_journal(config, as_json=args.json))
         return 1
-    _show(inquiries.status_text(*answer, as_json=args.json))
     return 0
 
 
@@ -157,8 +158,9 @@ def _drill(words: list[str]) -> int:
     parser.add_argument("name", help="target")
     args = parser.parse_args(words)
     _known(configuration.load(args.config), args.name)
-    (found,) = asyncio.run(inquiries.ask(_place(args), "POST", f"targets/{inquiries.quoted(args.name)}/drill"))
-    _show(inquiries.explanation_text(found, as_json=args.json))
+    path = f"targets/{inquiries.quoted(args.name)}/drill"
+    text = partial(inquiries.explanation_text, as_json=args.json)
+    _show(asyncio.run(inquiries.ask(_place(args), "POST", path, read=text)))
     return 0
 
 
@@ -188,8 +190,8 @@ def _change(words: list[str]) -> int:
     if action == "pause":
         _duration(args.lasts)
         body |= {"for": args.lasts, "reason": args.reason}
-    (found,) = asyncio.run(inquiries.ask(_place(args), "POST", f"{scope}{action}", body=body))
-    print(inquiries.changed_text(action, args.name, found))
+    text = partial(inquiries.changed_text, action, args.name)
+    print(asyncio.run(inquiries.ask(_place(args), "POST", f"{scope}{action}", read=text, body=body)))
     return 0
 
 

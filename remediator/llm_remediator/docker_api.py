@@ -6,7 +6,6 @@ the read timeout, and read bodies without limit.
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from docker.tls import TLSConfig
 
 from llm_remediator.config import DockerHost
 from llm_remediator.docker_facts import api_version
+from llm_remediator.foreign_json import UNREADABLE, loads
 from llm_remediator.host_thread import DeadlineError, HostBusyError, HostThread
 from llm_remediator.ports import Outcome, RuntimeHealth, Status, failed
 
@@ -44,13 +44,13 @@ class Reply:
 
     def json(self) -> Any:
         """The body as JSON; `ValueError` if it is none."""
-        return json.loads(self.body)
+        return loads(self.body)
 
     @property
     def message(self) -> str:
         """The daemon's own words."""
         try:
-            text = str(json.loads(self.body)["message"])
+            text = str(loads(self.body)["message"])
         except (ValueError, KeyError, TypeError):
             text = self.body[:300].decode("utf-8", "replace")
         return text.strip()[:500]
@@ -113,7 +113,7 @@ class DockerApi:
         if reply.ok:
             try:
                 self._version = api_version(reply.get().json(), NEWEST_API)
-            except (ValueError, AttributeError):
+            except UNREADABLE:
                 return failed(Status.REFUSED, f"{self.host.url} does not answer as a Docker API", reply.seconds)
         return reply
 

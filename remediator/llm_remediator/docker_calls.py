@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from llm_remediator.docker_api import DockerApi, Reply, uses_tls
 from llm_remediator.docker_facts import version_warnings
+from llm_remediator.foreign_json import UNREADABLE, why
 from llm_remediator.ports import Container, Outcome, RuntimeInfo, Status, failed
 from llm_remediator.socket_rules import PROXY_HEADER
 
@@ -72,8 +73,8 @@ def read(reply: Outcome[Reply], reader: Callable[[Any], T]) -> Outcome[T]:
         return failed(reply.status, reply.detail, reply.seconds)
     try:
         return Outcome(Status.OK, reader(reply.get().json()), seconds=reply.seconds)
-    except (ValueError, TypeError, AttributeError, KeyError) as exc:
-        return failed(Status.REFUSED, f"the answer cannot be read: {exc}", reply.seconds)
+    except UNREADABLE as exc:
+        return failed(Status.REFUSED, f"the answer cannot be read: {why(exc)}", reply.seconds)
 
 
 def said(reply: Outcome[Reply]) -> Outcome[None]:

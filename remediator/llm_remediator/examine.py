@@ -34,6 +34,7 @@ from llm_remediator.ports import (
     ContainerRuntime,
     ExporterClient,
     Leader,
+    Status,
     TargetReport,
 )
 from llm_remediator.remedy_command import Commands
@@ -95,7 +96,9 @@ class Examiner:
         """Ask the exporter for everything it watches."""
         found = await self._outside.exporter.targets()
         if not found.ok:
-            return Reports(fault=f"the exporter does not answer: {found.detail or found.status}")
+            wrong = found.status in (Status.REFUSED, Status.NOT_FOUND)
+            says = "the exporter's address is of no use" if wrong else "the exporter does not answer"
+            return Reports(fault=f"{says}: {found.detail or found.status}")
         return Reports({r.name: r for r in found.get()}, "")
 
     async def snapshot(

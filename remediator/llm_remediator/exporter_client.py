@@ -26,19 +26,21 @@ class HttpExporter:
     async def targets(self) -> Outcome[tuple[TargetReport, ...]]:
         """Every target it watches."""
         outcome = await self._http.call("GET", "/api/v1/targets", timeout=READ_TIMEOUT)
-        return checked(outcome, "the exporter", lambda raw: tuple(map(read_report, raw["targets"])))
+        return checked(
+            outcome, "llm-exporter of this release", lambda raw: tuple(map(read_report, _mapping(raw)["targets"]))
+        )
 
     async def target(self, name: str) -> Outcome[TargetReport]:
         """One target."""
         path = f"/api/v1/targets/{quote(name, safe='')}"
         outcome = await self._http.call("GET", path, timeout=READ_TIMEOUT)
-        return checked(outcome, "the exporter", lambda raw: read_report(_about(raw, "name", name)))
+        return checked(outcome, "llm-exporter of this release", lambda raw: read_report(_about(raw, "name", name)))
 
     async def proof(self, name: str) -> Outcome[Proof]:
         """Fresh looks, made for this call."""
         path = f"/api/v1/targets/{quote(name, safe='')}/proof"
         outcome = await self._http.call("POST", path, timeout=self._proof_timeout)
-        return checked(outcome, "the exporter", lambda raw: read_proof(_about(raw, "target", name)))
+        return checked(outcome, "llm-exporter of this release", lambda raw: read_proof(_about(raw, "target", name)))
 
     async def close(self) -> None:
         """Close connections."""
@@ -47,6 +49,7 @@ class HttpExporter:
 
 def read_report(raw: Mapping[str, Any]) -> TargetReport:
     """The exporter's JSON for one target; `ValueError`, `KeyError` or `TypeError` if it is none."""
+    raw = _mapping(raw)
     return TargetReport(
         name=_text(raw, "name"),
         url=str(raw.get("url") or ""),
@@ -98,6 +101,12 @@ def read_proof(raw: Mapping[str, Any]) -> Proof:
     )
 
 
+def _mapping(raw: Any) -> Mapping[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise TypeError("it sends no JSON object")
+    return raw
+
+
 def _text(raw: Mapping[str, Any], key: str) -> str:
     value = raw[key]
     if not isinstance(value, str) or not value:
@@ -141,6 +150,6 @@ def _history(raw: Any) -> tuple[tuple[float, str], ...]:
 
 
 def _about(raw: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
-    if raw[key] != name:
+    if _mapping(raw)[key] != name:
         raise ValueError(f"asked for {name}, got {raw[key]!r}")
     return raw

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from yarl import URL
 
 from llm_common.secrets import read_secret
 from llm_remediator.config import Endpoint
+from llm_remediator.foreign_json import UNREADABLE, loads, why
 from llm_remediator.ports import Outcome, Status, failed
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class JsonClient:
                 return failed(kind, f"{where}: {status}, it redirects; give the address that it leads to", seconds)
             return failed(kind, f"{where}: {status} {_words(status, data)}", seconds)
         try:
-            value = json.loads(data) if data.strip() else None
+            value = loads(data) if data.strip() else None
         except ValueError:
             # An incoming webhook may say "ok"; who wants JSON checks the type.
             value = data.decode("utf-8", "replace")
@@ -132,14 +132,15 @@ class JsonClient:
 
 
 def checked(outcome: Outcome[Any], who: str, read: Callable[[Any], T]) -> Outcome[T]:
-    """The answer read by `read`; what it cannot read is `REFUSED`, with the reason and `who` sent it."""
+    """The answer read by `read`; what it cannot read is `REFUSED`: an address of something else, or of another release."""
     if not outcome.ok:
         return outcome
     value: Any = outcome.value
     try:
         return Outcome(Status.OK, read(value), seconds=outcome.seconds)
-    except (TypeError, KeyError, ValueError, AttributeError) as exc:
-        return failed(Status.REFUSED, f"the answer of {who} cannot be read: {exc}", outcome.seconds)
+    except UNREADABLE as exc:
+        text = f"what answers is no {who} ({why(exc)}); is the address right?"
+        return failed(Status.REFUSED, text, outcome.seconds)
 
 
 def origin_of(url: str) -> str:
@@ -159,7 +160,7 @@ def _cause(exc: BaseException) -> str:
 
 def _words(status: int, data: bytes) -> str:
     try:
-        answer = json.loads(data)
+        answer = loads(data)
         text = str(answer.get("error") or answer.get("message") or answer) if isinstance(answer, dict) else ""
     except ValueError:
         text = ""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -17,15 +15,15 @@ from llm_common.terminal import printable
 from llm_common.web import WebConfig
 from llm_remediator import journal_attempts, journal_audit, journal_targets, report
 from llm_remediator.config import Config, Endpoint
+from llm_remediator.foreign_json import UNREADABLE, why
 from llm_remediator.http_client import JsonClient
-from llm_remediator.journal_store import open_readonly
+from llm_remediator.journal_store import reading
 from llm_remediator.model import Mode
 from llm_remediator.service import DecisionView
 
 TIMEOUT = 15.0
 DRILL_TIMEOUT = 150.0
-"""A drill makes a proof, and that takes looks and a canary."""
-"""A drill asks for a fresh proof and samples processes."""
+"""A drill asks for a fresh proof, which takes looks and a canary, and samples processes."""
 
 
 class AskError(Exception):
@@ -43,8 +41,10 @@ def place(url: str | None, web_config: str | None, token_file: str | None, ca_fi
     )
 
 
-async def ask(where: Endpoint, method: str, *paths: str, body: Mapping[str, str] | None = None) -> list[Any]:
-    """The answers to requests below /api/v1; `AskError` with a sentence at the first that fails."""
+async def ask(
+    where: Endpoint, method: str, *paths: str, read: Callable[..., str], body: Mapping[str, str] | None = None
+) -> str:
+    """The answers to requests below /api/v1 as `read` puts them; `AskError` with a sentence at the first that fails."""
     client = JsonClient(where)
     found = []
     try:
@@ -56,7 +56,10 @@ async def ask(where: Endpoint, method: str, *paths: str, body: Mapping[str, str]
             found.append(outcome.value)
     finally:
         await client.close()
-    return found
+    try:
+        return read(*found)
+    except UNREADABLE as exc:
+        raise AskError(f"{where.url} does not answer as llm-remediator of this release: {why(exc)}") from exc
 
 
 def quoted(name: str) -> str:
@@ -103,7 +106,7 @@ def status_from_journal(config: Config, *, as_json: bool) -> str:
     observing = config.mode is Mode.OBSERVE
     now = time.time()
     rows: list[dict[str, Any]] = []
-    with _journal(config) as db:
+    with reading(config.journal) as db:
         pauses = journal_targets.pauses(db, at=now)
         for target in config.targets:
             latch = journal_targets.latch(db, target.name, simulated=observing)
@@ -130,7 +133,7 @@ def status_from_journal(config: Config, *, as_json: bool) -> str:
 
 def journal_text(config: Config, target: str | None, back: float, limit: int, *, as_json: bool) -> str:
     """Decisions, oldest first."""
-    with _journal(config) as db:
+    with reading(config.journal) as db:
         found = journal_audit.decisions(db, target=target, since=time.time() - back, limit=limit)
     found.reverse()
     if as_json:
@@ -140,7 +143,7 @@ def journal_text(config: Config, target: str | None, back: float, limit: int, *,
 
 def attempt_text(config: Config, number: int) -> str:
     """One attempt with its steps and what was captured before it."""
-    with _journal(config) as db:
+    with reading(config.journal) as db:
         try:
             attempt = journal_attempts.attempt_by_id(db, number)
         except LookupError as exc:
@@ -154,7 +157,7 @@ def attempt_text(config: Config, number: int) -> str:
 def report_text(config: Config, back: float, *, as_json: bool) -> str:
     """The last `back` seconds, target by target."""
     now = time.time()
-    with _journal(config) as db:
+    with reading(config.journal) as db:
         found = journal_audit.decisions(db, since=now - back, limit=1_000_000)
     result = report.summarize(found, [t.name for t in config.targets])
     if as_json:
@@ -207,12 +210,3 @@ def _line(decision: DecisionView) -> str:
     again = f" (x{count}, last {stamp(float(decision.evidence['last_at']))})" if count > 1 else ""
     said = f"{decision.target} {decision.decision} {decision.reason}: {decision.text}"
     return f"{stamp(decision.at)} {said}{outcome}{again}"
-
-
-@contextlib.contextmanager
-def _journal(config: Config) -> Iterator[sqlite3.Connection]:
-    connection = open_readonly(config.journal)
-    try:
-        yield connection
-    finally:
-        connection.close()

@@ -5,14 +5,33 @@ A fault is never read as "nothing happened": while there is one, every call rais
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from llm_remediator.journal_schema import MIGRATIONS
 from llm_remediator.service import StoreError
 
+_WRITE = "let this user write the file and its folder; it is tried again by itself"
+_ROOM = "free some room on its disk; it is tried again by itself"
+_REMEDIES = {
+    sqlite3.SQLITE_READONLY: _WRITE,
+    sqlite3.SQLITE_CANTOPEN: _WRITE,
+    sqlite3.SQLITE_PERM: _WRITE,
+    sqlite3.SQLITE_FULL: _ROOM,
+    sqlite3.SQLITE_IOERR: "look at its disk; it is tried again by itself",
+    sqlite3.SQLITE_BUSY: "another program holds the file; close it",
+    sqlite3.SQLITE_LOCKED: "another program holds the file; close it",
+}
+_UNREADABLE = "it is no journal, or a broken one: move it away and restart llm-remediator"
+_READING = {
+    sqlite3.SQLITE_CANTOPEN: "read it as the user that runs llm-remediator: its -wal and -shm files are needed too",
+    sqlite3.SQLITE_BUSY: "its owner is busy; try again",
+}
 _CORRUPT = "{path} is corrupt ({problem}); nothing is restarted until it is moved away and this process restarted"
 
 
@@ -42,7 +61,8 @@ class JournalStore:
             self._take_lock()
             self._connection = self._open()
         except OSError as error:
-            raise self.failed(f"{self.path}: {error.strerror or error}") from error
+            remedy = _ROOM if error.errno == errno.ENOSPC else _WRITE
+            raise self.failed(f"{self.path}: {error.strerror or error}; {remedy}") from error
         except sqlite3.Error as error:
             raise self.failed_by(error) from error
         self.fault = ""
@@ -58,11 +78,11 @@ class JournalStore:
 
     def failed_by(self, error: sqlite3.Error) -> StoreError:
         """`failed`, telling corruption from what may pass (a full disk, a lock)."""
-        code = (error.sqlite_errorcode or 0) & 0xFF if hasattr(error, "sqlite_errorcode") else 0
+        code = _code(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self.corrupt = True
             return self.failed(_CORRUPT.format(path=self.path, problem=error))
-        return self.failed(f"{self.path}: {error}")
+        return self.failed(f"{self.path}: {error}; {_REMEDIES.get(code, 'see that nothing else uses the file')}")
 
     def close(self) -> None:
         """Close the file and give the lock back."""
@@ -112,23 +132,36 @@ class JournalStore:
         if version > len(MIGRATIONS):
             self.corrupt = True
             raise self.failed(
-                f"{self.path} was written by a newer llm-remediator (schema {version}, this one knows {len(MIGRATIONS)})"
+                f"{self.path} was written by a newer llm-remediator (schema {version}, this one knows {len(MIGRATIONS)}); "
+                "run that release, or move the file away: then cooldowns and budgets begin anew"
             )
         for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
             connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version={number}; COMMIT;")
 
 
-def open_readonly(path: str) -> sqlite3.Connection:
-    """A connection that only reads, beside a running owner; `StoreError` if there is no such journal."""
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[sqlite3.Connection]:
+    """A connection that only reads, beside a running owner; `StoreError` if there is no journal to be read."""
     if not Path(path).is_file():
-        raise StoreError(f"{path}: no journal there")
+        raise StoreError(f"{path}: no journal there; nothing ran with this file yet, or `journal` names another")
     try:
-        connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        connection.row_factory = sqlite3.Row
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-    except sqlite3.Error as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
-    if version != len(MIGRATIONS):
-        connection.close()
-        raise StoreError(f"{path} has schema {version}, this program reads {len(MIGRATIONS)}")
-    return connection
+        where = f"{Path(path).absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(where, uri=True, isolation_level=None)) as connection:
+            connection.row_factory = sqlite3.Row
+            _same_release(path, connection.execute("PRAGMA user_version").fetchone()[0])
+            yield connection
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path} cannot be read: {error}; {_READING.get(_code(error), _UNREADABLE)}") from error
+
+
+def _same_release(path: str, version: int) -> None:
+    if version == len(MIGRATIONS):
+        return
+    wrote = "an older one wrote it, or none did: start this one on it once, which brings it up to date"
+    if version > len(MIGRATIONS):
+        wrote = "a newer llm-remediator wrote it: use that one's command"
+    raise StoreError(f"{path} has schema {version}, this program reads {len(MIGRATIONS)}; {wrote}")
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF

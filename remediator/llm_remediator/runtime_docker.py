@@ -21,6 +21,7 @@ from llm_remediator.docker_facts import (
     read_processes,
 )
 from llm_remediator.docker_log import plain_log
+from llm_remediator.foreign_json import UNREADABLE, loads, why
 from llm_remediator.ports import (
     Container,
     Event,
@@ -146,11 +147,12 @@ class DockerRuntime:
         if not reply.ok:
             return failed(reply.status, reply.detail, reply.seconds)
         try:
-            raw = [json.loads(line) for line in reply.get().body.splitlines() if line.strip()]
-        except ValueError:
-            return failed(Status.REFUSED, "events are not JSON lines", reply.seconds)
-        ours = [e for e in raw if (e.get("Actor") or {}).get("ID", e.get("id")) == container_id]
-        return Outcome(Status.OK, tuple(sorted(map(read_event, ours), key=lambda e: e.at)), seconds=reply.seconds)
+            raw = [loads(line) for line in reply.get().body.splitlines() if line.strip()]
+            ours = [e for e in raw if (e.get("Actor") or {}).get("ID", e.get("id")) == container_id]
+            found = tuple(sorted(map(read_event, ours), key=lambda e: e.at))
+        except UNREADABLE as exc:
+            return failed(Status.REFUSED, f"events are not JSON lines of events: {why(exc)}", reply.seconds)
+        return Outcome(Status.OK, found, seconds=reply.seconds)
 
     async def watchdogs(self) -> Outcome[tuple[str, ...]]:
         """By image name, among running containers."""

@@ -6,7 +6,6 @@ The remediator then needs neither root nor the socket. The proxy alone holds it,
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -20,6 +19,7 @@ from yarl import URL
 
 from llm_common.errors import ConfigError
 from llm_common.web import parse_listen
+from llm_remediator.foreign_json import loads
 from llm_remediator.socket_rules import PROXY_HEADER, Call, judge, only_forced, without_secrets
 
 log = logging.getLogger("llm.remediator.socket_proxy")
@@ -69,7 +69,7 @@ class SocketProxy:
             log.info("passed on: %s %s", request.method, call.target, extra={"sender": request.remote})
         async with self._ask(request.method, call.target, body, _wait(call)) as answer:
             if answer.status == 200 and call.rule.path.endswith("/json"):
-                raw = json.loads(await _bounded(answer))
+                raw = loads(await _bounded(answer))
                 return web.json_response(without_secrets(call, raw), headers=_kept(answer.headers))
             response = web.StreamResponse(status=answer.status, headers=_kept(answer.headers))
             if "Content-Type" in answer.headers:
@@ -93,11 +93,11 @@ class SocketProxy:
         async with self._ask("GET", look, None, _READ_TIMEOUT) as answer:
             if answer.status != 200:
                 return f"{call.subject[:12]} cannot be inspected ({answer.status}): not acted on"
-            found: dict[str, Any] = json.loads(await _bounded(answer))
+            found: dict[str, Any] = loads(await _bounded(answer))
         if call.rule.swarm:
             try:
-                wanted = json.loads(body or b"{}")
-            except (ValueError, RecursionError):
+                wanted = loads(body or b"{}")
+            except ValueError:
                 return "the service specification is not JSON"
             if not isinstance(wanted, dict) or not only_forced(found.get("Spec") or {}, wanted):
                 return "a service may only be updated by force, with nothing in its specification changed"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import logging
 import math
 import re
@@ -21,6 +20,7 @@ from prometheus_client.exposition import choose_encoder
 
 from llm_common.config import format_duration, parse_duration
 from llm_remediator import page, webhook
+from llm_remediator.foreign_json import loads
 from llm_remediator.metrics import WebhookCounts, registry
 from llm_remediator.origin import COOKIE, FIELD, BrowserGuard
 from llm_remediator.responses import as_html, as_json, errors, refused, secure, verdict_of
@@ -238,10 +238,10 @@ class RemediatorWeb:
         try:
             async with asyncio.timeout(BODY_TIMEOUT):
                 raw = await request.read()
-            fields: Any = dict(await request.post()) if form else json.loads(raw or b"{}")
+            fields: Any = dict(await request.post()) if form else loads(raw or b"{}")
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="the body did not arrive in time") from None
-        except (ValueError, RecursionError):
+        except ValueError:
             raise web.HTTPBadRequest(text="the body is not JSON") from None
         if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
             raise web.HTTPBadRequest(text='the body must be an object of texts, e.g. {"for": "1h"}')

@@ -7,11 +7,11 @@ ignored: with truncation it may lie, and each alert has its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from llm_remediator.alertmanager_client import alert_time
+from llm_remediator.foreign_json import loads
 from llm_remediator.service import Delivery, ReceivedAlert
 
 BODY_LIMIT = 4 * 1024 * 1024
@@ -28,8 +28,8 @@ class BadBodyError(ValueError):
 def parse(body: bytes, sender: str) -> Delivery:
     """The alerts of a webhook body; `BadBodyError` for anything that is not one."""
     try:
-        data = json.loads(body)
-    except (ValueError, RecursionError) as exc:
+        data = loads(body)
+    except ValueError as exc:
         raise BadBodyError(f"the body is not JSON: {exc}"[:300]) from None
     if not isinstance(data, dict):
         raise BadBodyError("the body is not a JSON object")

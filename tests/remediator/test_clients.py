@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,10 @@ def test_nan_and_infinity_are_absent() -> None:
     assert read_report({**REPORT, "since": float("inf")}).since is None
 
 
+HUGE_NUMBER = {**REPORT, **PROOF, "name": "a", "target": "a", "since": 10**400, "held": 10**400}
+HUGE = json.dumps({**HUGE_NUMBER, "targets": [HUGE_NUMBER]})
+
+
 @pytest.mark.parametrize(
     ("reply", "status", "says"),
     [
@@ -137,9 +142,12 @@ def test_nan_and_infinity_are_absent() -> None:
         (lambda _: web.Response(status=401, text="no"), Status.REFUSED, "bearer_token_file"),
         (lambda _: web.Response(status=500, text="oops"), Status.REFUSED, "500 oops"),
         (lambda _: web.Response(status=302, headers={"Location": "http://evil/"}), Status.REFUSED, "302"),
-        (lambda _: web.Response(text="<html>"), Status.REFUSED, "cannot be read"),
-        (lambda _: web.Response(text=""), Status.REFUSED, "cannot be read"),
-        (lambda _: [], Status.REFUSED, "cannot be read"),
+        (lambda _: web.Response(text="<html>"), Status.REFUSED, "no llm-exporter of this release (it sends no JSON object)"),
+        (lambda _: web.Response(text=""), Status.REFUSED, "is the address right?"),
+        (lambda _: [], Status.REFUSED, "it sends no JSON object"),
+        (lambda _: {"status": "success"}, Status.REFUSED, "' is missing"),
+        (lambda _: web.Response(text="[" * 100_000), Status.REFUSED, "it sends no JSON object"),
+        (lambda _: web.Response(text=HUGE), Status.REFUSED, "too large"),
     ],
 )
 async def test_what_the_exporter_may_say(reply: Reply, status: Status, says: str) -> None:
@@ -269,7 +277,7 @@ async def test_what_is_no_alertmanager_is_refused() -> None:
         outcome = await client.alerts()
         await client.close()
     assert outcome.status is Status.REFUSED
-    assert "is this an Alertmanager" in outcome.detail
+    assert "what answers is no Alertmanager (not a list of alerts)" in outcome.detail
 
 
 def test_alert_times() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from llm_remediator import cli, inquiries, journal_attempts, journal_audit, journal_targets
 from llm_remediator import config as configuration
@@ -193,9 +196,9 @@ def test_gate_by_gate() -> None:
 def test_where_a_running_one_is(tmp_path: Path) -> None:
     assert inquiries.place(None, None, None, None).url == "http://127.0.0.1:10141"
     (tmp_path / "t").write_text("x")
-    web = tmp_path / "web.yml"
-    web.write_text(f"bearer_token_file: {tmp_path}/t\n")
-    found = inquiries.place("https://h:1/", str(web), None, None)
+    web_config = tmp_path / "web.yml"
+    web_config.write_text(f"bearer_token_file: {tmp_path}/t\n")
+    found = inquiries.place("https://h:1/", str(web_config), None, None)
     assert (found.url, found.bearer_token_file) == ("https://h:1", f"{tmp_path}/t")
 
 
@@ -206,3 +209,20 @@ def test_config_shows_no_secret(config: Path, tmp_path: Path) -> None:
     assert "https://chat.example.com/…" in text
     assert "T0KEN" not in text
     assert json.loads(text)["targets"][0]["name"] == "a"
+
+
+@pytest.mark.parametrize("answer", [{}, {"mode": 3}, {"targets": [1]}, {"gates": None}])
+@pytest.mark.parametrize("command", ["status", "drill", "pause", "approve"])
+async def test_who_answers_otherwise_is_no_remediator(
+    config: Path, capsys: pytest.CaptureFixture[str], command: str, answer: dict[str, Any]
+) -> None:
+    async def say(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    app = web.Application()
+    app.router.add_route("*", "/{any:.*}", say)
+    async with TestServer(app) as server:
+        words = [command, *(["a"] if command != "status" else []), f"--config.file={config}", f"--url={server.make_url('')}"]
+        code = await asyncio.to_thread(cli.main, words)
+    assert code == 1
+    assert "does not answer as llm-remediator of this release" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from llm_remediator import journal_attempts, journal_audit, journal_targets
 from llm_remediator.journal_schema import MIGRATIONS
-from llm_remediator.journal_store import JournalLockedError, JournalStore, open_readonly
+from llm_remediator.journal_store import JournalLockedError, JournalStore, reading
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.model import Alert, Decision, ForeignStart, Latch, Pause, Phase, Result, Verb
 from llm_remediator.service import Delivery, ReceivedAlert, StoreError
@@ -189,6 +190,15 @@ async def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path: Path) -> 
     thread.close()
 
 
+async def test_a_file_that_became_read_only_says_what_to_do_and_is_tried_again(journal: JournalThread) -> None:
+    """`query_only` makes SQLite answer SQLITE_READONLY as a read-only file does."""
+    await journal.run(lambda db: db.execute("PRAGMA query_only=ON"))
+    with pytest.raises(StoreError, match="readonly database; let this user write the file and its folder"):
+        await journal.run(lambda db: journal_targets.remember(db, "x", 1.0))
+    await journal.run(lambda db: journal_targets.remember(db, "x", 1.0))
+    assert journal.fault == ""
+
+
 async def test_the_same_decision_again_only_counts(journal: JournalThread) -> None:
     async def put(at: float, reason: str) -> tuple[int, bool]:
         return await journal.run(lambda db: journal_audit.record_decision(db, decision(at, reason, f"at {at}"), mode="act"))
@@ -310,11 +320,45 @@ async def test_reading_beside_the_owner_and_after_it(journal: JournalThread, tmp
     path = str(tmp_path / "j" / "journal.sqlite")
     await journal.run(lambda db: journal_audit.record_decision(db, decision(), mode="act"))
     for _ in range(2):
-        reader = open_readonly(path)
-        assert len(journal_audit.decisions(reader)) == 1
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            journal_targets.remember(reader, "x", 1.0)
-        reader.close()
+        with reading(path) as reader:
+            assert len(journal_audit.decisions(reader)) == 1
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                journal_targets.remember(reader, "x", 1.0)
         journal.close()
-    with pytest.raises(StoreError, match="no journal there"):
-        open_readonly(str(tmp_path / "none.sqlite"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "no journal there; nothing ran"),
+        (b"", "has schema 0, this program reads .*: start this one on it once"),
+        (b"this is no database, but it is long enough to be looked at" * 100, "not a database; .* move it away"),
+        (99, "has schema 99, .* a newer llm-remediator wrote it"),
+        (1, "has schema 1, .* start this one on it once"),
+    ],
+)
+def test_what_cannot_be_read_says_what_to_do(tmp_path: Path, content: bytes | int | None, words: str) -> None:
+    path = tmp_path / "j.sqlite"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute(f"PRAGMA user_version={content}")
+    with pytest.raises(StoreError, match=words), reading(str(path)):
+        pass
+
+
+async def test_a_torn_page_ends_a_reader_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "j.sqlite"
+    first = JournalThread(str(path))
+    first.start()
+    for number in range(300):
+        one = decision(reason=f"r{number}", text="x" * 200)
+        await first.run(lambda db, d=one: journal_audit.record_decision(db, d, mode="act"))
+    first.close()
+    raw = bytearray(path.read_bytes())
+    for page in range(20, len(raw) // 4096):
+        raw[page * 4096 : page * 4096 + 4096] = b"\xff" * 4096
+    path.write_bytes(raw)
+    with pytest.raises(StoreError, match="move it away"), reading(str(path)) as db:
+        journal_audit.decisions(db, limit=1000)

@@ -7,7 +7,6 @@ crashes at any point, second copies, and clocks that jump.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import sqlite3
@@ -23,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from llm_remediator import fault, journal_approvals, journal_targets
-from llm_remediator.journal_store import JournalLockedError, open_readonly
+from llm_remediator.journal_store import JournalLockedError, reading
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.model import Budget, FleetRules, Rules
 from llm_remediator.service import Delivery, NotPossibleError, ReceivedAlert
@@ -154,7 +153,7 @@ class Never(RuleBasedStateMachine):
 
     def beside(self, read: Callable[[sqlite3.Connection], Any]) -> Any:
         """Read the journal beside the remediator, as a person would."""
-        with contextlib.closing(open_readonly(self.world.config.journal)) as connection:
+        with reading(self.world.config.journal) as connection:
             return read(connection)
 
     @invariant()
