@@ -12,7 +12,7 @@ from llm_common.guard import Guard
 from llm_exporter import api
 from llm_exporter.clock import Clock, SystemClock
 from llm_exporter.judge import State
-from llm_exporter.judge.words import reading
+from llm_exporter.judge.words import duration, reading
 from llm_exporter.monitor import Monitor
 from llm_exporter.recording import Recorder
 from llm_exporter.scrape import Scraper
@@ -33,11 +33,13 @@ FINAL = frozenset({State.STUCK, State.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found, and what it did for it."""
+    """What a check found, what it did for it, and what it was given: ``--for`` in seconds, ``--canary``."""
 
     snapshot: Snapshot
     looks: int
     canaries: int
+    seconds: float | None = None
+    asked: bool = False
 
 
 async def check(target: Target, seconds: float | None, *, canary: bool, clock: Clock | None = None) -> Checked:
@@ -68,7 +70,7 @@ async def check(target: Target, seconds: float | None, *, canary: bool, clock: C
                 snapshot, clock.monotonic() - began, seconds, monitor.interval, settled, asked=canary
             ):
                 # The clause about our requests is true only if the last look was at rest.
-                return Checked(snapshot, looks, sum(monitor.snapshot.canaries.values()))
+                return Checked(snapshot, looks, sum(monitor.snapshot.canaries.values()), seconds, canary)
             await clock.sleep(monitor.interval)
     finally:
         await monitor.stop()
@@ -124,7 +126,20 @@ def report(checked: Checked) -> str:
             lines.append(f"  {item.series} = {reading(item.value)}{ago}")
     if verdict.would_change:
         lines.append(f"  would change it: {verdict.would_change}")
+    if verdict.state is State.STALLED:
+        lines += [f"  to know more: {option}" for option in _longer(checked)]
     return "\n".join(lines)
+
+
+def _longer(checked: Checked) -> list[str]:
+    """What this check was not given, that could tell a hang from one long step."""
+    bounds = [lane.bound.seconds for lane in checked.snapshot.verdict.lanes if lane.bound is not None]
+    missing = []
+    if checked.seconds is None or any(checked.seconds < bound for bound in bounds):
+        missing.append(f"--for {duration(max(bounds, default=0.0))} watches until its bound" if bounds else "--for 5m")
+    if not checked.asked:
+        missing.append("--canary lets it be asked for one token")
+    return missing
 
 
 def as_json(checked: Checked) -> api.Json:

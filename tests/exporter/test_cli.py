@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -81,6 +82,8 @@ async def test_check_says_at_most_stalled_without_the_time(quick: str) -> None:
         assert engine.asked["/v1/completions"] == 0
     assert code == 1
     assert out.startswith("stalled: 4 running, 0 waiting, nothing moved")
+    assert re.search(r"to know more: --for \S+ watches until its bound", out)
+    assert "to know more: --canary lets it be asked for one token" in out
 
 
 @pytest.mark.parametrize("canary", [False, True])
