@@ -320,6 +320,79 @@ def test_a_kv_cache_that_moves_while_nothing_runs_starves_unless_steps_are_count
     assert starving(finished=None, steps=True, prompts=False, running=0.0) is State.BUSY
 
 
+@pytest.mark.parametrize(
+    ("still", "moving", "facts", "state"),
+    [
+        ({"waiting": 9.0, "finished": 3.0}, ("generation_tokens", "prompt_tokens"), FACTS, State.STARVED),
+        ({"waiting": 9.0}, ("generation_tokens", "prompt_tokens", "finished"), FACTS, State.BUSY),
+        ({"waiting": 9.0}, ("generation_tokens", "prompt_tokens"), FACTS, State.BUSY),
+        ({"finished": 3.0, "generation_tokens": 7.0}, ("prompt_tokens",), FACTS, State.STARVED),
+        ({"generation_tokens": 7.0}, ("prompt_tokens", "finished"), FACTS, State.BUSY),
+        ({"finished": 3.0}, ("prompt_tokens",), FACTS, State.BUSY),
+        ({"finished": 3.0, "generation_tokens": 7.0}, ("prompt_tokens",), replace(FACTS, tokens_at_finish=True), State.BUSY),
+    ],
+    ids=[
+        "a queue that never shrinks and nothing finishes",
+        "a queue that never shrinks while requests finish",
+        "a queue that never shrinks and nothing tells what finishes",
+        "prompts without tokens",
+        "an embedding model: prompts without tokens, finished",
+        "prompts, and nothing tells what is generated",
+        "tokens that are counted when a request ends",
+    ],
+)
+def test_work_starves_only_if_it_is_seen_not_to_get_through(
+    still: Mapping[str, float], moving: tuple[str, ...], facts: Facts, state: State
+) -> None:
+    target = Watched(replace(PATIENCE, starved_after=100), facts)
+    for n in range(30):
+        values = {"waiting": 0.0, **still, **dict.fromkeys(moving, float(n))}
+        verdict = target.see(LaneEvidence("0", {"steps": float(n)}, 4.0, **values))  # type: ignore[arg-type]
+    assert verdict.state is state, verdict.reason
+
+
+def dead_decode(silences: tuple[int, ...], looks: int, generates_at: int | None = None) -> Verdict:
+    """What is said of an engine that prefills our idle canaries and gives them no token (vLLM issue 45094)."""
+    target = Watched(replace(PATIENCE, starved_after=100))
+    prompts, generated = 1.0, 5.0
+    for n in range(looks):
+        canary = silent(target.t, "idle") if n in silences else None
+        prompts += canary is not None
+        generated += n == generates_at
+        verdict = target.see(
+            LaneEvidence("0", {"prompts": prompts}, 0.0, 0.0, prompt_tokens=prompts, generation_tokens=generated),
+            canary=canary,
+        )
+    return verdict
+
+
+def test_canaries_that_are_prefilled_and_get_no_token_tell_of_a_dead_decode() -> None:
+    assert dead_decode((2, 10), looks=21).state is State.IDLE, "not yet starved_after since the first"
+    starved = dead_decode((2, 10), looks=22)
+    assert starved.state is State.STARVED
+    assert "2 canaries in a row got none" in starved.reason
+    assert dead_decode((2,), looks=60).state is State.IDLE, "one is none in a row"
+    assert dead_decode((2, 10), looks=60, generates_at=12).state is State.IDLE
+    assert dead_decode((2, 10), looks=60, generates_at=5).state is State.IDLE, "the row begins anew"
+
+
+def deferred(waiting: float, looks: int, before: int = 0, moves: bool = False) -> State:
+    """What is said of requests that all wait for another server, after some looks at nothing held."""
+    target = Watched()
+    for n in range(before + looks):
+        held = {"waiting": 3.0, "deferred": waiting} if n >= before else {"waiting": 0.0, "deferred": 0.0}
+        verdict = target.see(LaneEvidence("0", {"steps": float(n if moves else 7)}, 0.0, **held))
+    return verdict.state
+
+
+def test_requests_that_all_wait_for_another_server_starve_from_the_bound_on() -> None:
+    assert deferred(waiting=3.0, looks=12) is State.STALLED
+    assert deferred(waiting=3.0, looks=13) is State.STARVED
+    assert deferred(waiting=3.0, looks=12, before=30) is State.STALLED, "its clock starts when they arrive"
+    assert deferred(waiting=3.0, looks=30, moves=True) is State.BUSY
+    assert deferred(waiting=2.0, looks=30) is State.STALLED, "one of them waits for this engine"
+
+
 def preempted(counted: Mapping[str, bool], evictions: int, looks: int) -> State:
     """What is said of a lane at the given look whose steps or tokens move, and that was evicted at its first looks."""
     target = Watched(replace(PATIENCE, confirm=False))

@@ -103,7 +103,8 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
         return say(State.STARVED, f"{why}; {work}", 1, "a token is generated, or a canary is answered")
 
     if held > 0 and flat > bound.stalled_after:
-        reason = f"{work}, nothing moved for {duration(flat)}; stuck at {duration(bound.seconds)} ({bound.why})"
+        becomes = "starved" if explains_flatness(lane, bound, t) else "stuck"
+        reason = f"{work}, nothing moved for {duration(flat)}; {becomes} at {duration(bound.seconds)} ({bound.why})"
         if around.asking:
             reason += "; a canary is in flight"
         return say(State.STALLED, reason, 0, "any series moves, or all work leaves")

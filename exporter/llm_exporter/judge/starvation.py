@@ -56,9 +56,9 @@ def _nothing_gets_through(lane: LaneHistory, facts: Facts, window: float, t: flo
     marks, last = lane.marks, lane.last
     work = _work(lane, t)
     unfinished = last.finished is not None and t - marks.finished >= window
-    if last.waiting and unfinished and t - max(marks.shrank, work) >= window:
+    if unfinished and t - max(marks.shrank, work) >= window:
         return (
-            f"{count(last.waiting)} waiting, never fewer, and nothing finished for "
+            f"{count(last.waiting or 0)} waiting, never fewer, and nothing finished for "
             f"{duration(t - max(marks.shrank, marks.finished))}"
         )
     if (
