@@ -131,6 +131,16 @@ def lines(title: str, description: str, queries: list[Query], unit: str, **more:
     )
 
 
+def beside(name: str, unit: str, other: str, other_unit: str, other_max: float | None = None) -> list[Json]:
+    """Overrides for two lines on one panel: `name` on an axis of its own on the right, `other` on the left."""
+    left = [{"id": "unit", "value": other_unit}, *([{"id": "max", "value": other_max}] if other_max is not None else [])]
+    right = [{"id": "custom.axisPlacement", "value": "right"}, {"id": "unit", "value": unit}]
+    return [
+        {"matcher": {"id": "byName", "options": each}, "properties": properties}
+        for each, properties in ((name, right), (other, left))
+    ]
+
+
 def bars(title: str, description: str, queries: list[Query], unit: str, **more: Any) -> Json:
     """Stacked bars over time, for counts of events."""
     custom = {"drawStyle": "bars", "fillOpacity": 60, "stacking": {"mode": "normal", "group": "A"}}

@@ -7,6 +7,7 @@ from grafana_dashboards.panels import (
     Json,
     Query,
     bars,
+    beside,
     code_mappings,
     flag_mappings,
     lines,
@@ -166,19 +167,26 @@ def _hardware() -> list[Json]:
             defaults={"max": 1},
         ),
         lines(
-            "GPU utilisation",
-            "1 also while a kernel spins for nothing: read it with power and tokens.",
-            [Query(f"max by (target) (llm_gpu_utilization_ratio{{{SEL}}})")],
+            "GPU utilisation and tokens",
+            "Utilisation is 1 also while a kernel spins for nothing: high without tokens is no work.",
+            [
+                Query(f"max by (target) (llm_gpu_utilization_ratio{{{SEL}}})", "utilisation"),
+                Query(tokens, "tokens a second"),
+            ],
             "percentunit",
             width=6,
-            defaults={"max": 1},
+            overrides=beside("tokens a second", "short", "utilisation", "percentunit", 1),
         ),
         lines(
-            "GPU power",
-            "Watts of the target's GPUs together. Full utilisation at little power is a spin.",
-            [Query(f"max by (target) (llm_gpu_power_watts{{{SEL}}})")],
+            "GPU power and tokens",
+            "Watts of the target's GPUs together. Full utilisation at little power, and no tokens, is a spin.",
+            [
+                Query(f"max by (target) (llm_gpu_power_watts{{{SEL}}})", "power"),
+                Query(tokens, "tokens a second"),
+            ],
             "watt",
             width=6,
+            overrides=beside("tokens a second", "short", "power", "watt"),
         ),
         lines(
             "Energy per token",
@@ -191,6 +199,7 @@ def _hardware() -> list[Json]:
 
 
 def _server() -> list[Json]:
+    first = "llm_engine_first_token_requests_total"
     return [
         lines(
             "Event loop lag",
@@ -221,9 +230,9 @@ def _server() -> list[Json]:
             "Share of first tokens that came within 1 s and 10 s.",
             [
                 Query(
-                    f'max by (within) (rate(llm_engine_first_token_requests_total{{within!="+Inf",{SEL}}}[$__rate_interval])) '
+                    f'max by (within) (rate({first}{{within!="+Inf",{SEL}}}[$__rate_interval])) '
                     f"/ on () group_left () "
-                    f'max (rate(llm_engine_first_token_requests_total{{within="+Inf",{SEL}}}[$__rate_interval]) > 0)',
+                    f'max (rate({first}{{within="+Inf",{SEL}}}[$__rate_interval]) > 0)',
                     "within {{within}} s",
                 )
             ],
