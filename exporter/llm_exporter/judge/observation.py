@@ -213,7 +213,22 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How patient the judge is with one target; all durations in seconds. Defaults are the product's."""
+    """How patient the judge is with one target; all durations in seconds. Defaults are the product's.
+
+    Attributes:
+        interval: Between two looks.
+        stalled_after: How long held work may be flat before it is said.
+        stuck_after, stuck_after_blind: The bound on a source that shows a long prefill (None: the engine's own default), and on
+            one that does not.
+        starved_after: How long the engine may move while users get nothing.
+        start_grace: How long a new process, or its first work, cannot be called stuck.
+        blocked_after: How long its event loop may be blocked.
+        confirm: Ask with a canary before ``stuck``; else the bound alone is trusted.
+        idle_canary, canary_every: Ask an engine that claims to be idle, and how often.
+        canary_timeout: How long a canary waits before its lack of an answer is silence.
+        prefill_blind: What the operator says of the source's sight; None: as `Facts` say.
+        without_metrics: A server without metrics is judged by canaries alone.
+    """
 
     interval: float = 5.0
     stalled_after: float = 30.0

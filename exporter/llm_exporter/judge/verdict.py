@@ -49,7 +49,7 @@ class CanaryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How long evidence may be flat before the last question is asked, and why that long."""
+    """How long evidence may be flat: `stalled_after`, then `seconds` until the last question is asked; and why that long."""
 
     seconds: float
     stalled_after: float
@@ -58,7 +58,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One series as the verdict saw it."""
+    """One series as the verdict saw it; `moved_at` is None if it was not seen to move."""
 
     series: str
     value: float
@@ -67,7 +67,17 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class LaneVerdict:
-    """What is said of one lane; `flat_since` and `last_progress` are monotonic times."""
+    """What is said of one lane.
+
+    Attributes:
+        progress: 1: evidence moved, or nothing is held; 0: held and flat beyond ``stalled_after``, or stuck; None: not known
+            yet, or no meaning in this state.
+        held: Requests that somebody waits for, our canary not counted; None if the page cannot tell.
+        stalled_seconds: For how long evidence is flat; 0 until that is beyond ``stalled_after``.
+        flat_since, last_progress, verified_at: Since when evidence is flat, when it last moved, and when a canary or another
+            witness last proved that the lane lives.
+        would_change: What would change the verdict, for people.
+    """
 
     lane: str
     state: State
@@ -88,10 +98,14 @@ class Verdict:
     """What is said of a target after one look.
 
     Attributes:
-        lane: The lane that speaks for the target; None for a state of the whole target.
+        reason: The sentence behind the state.
+        lanes: What is said of each lane; none in a state of the whole target.
+        lane: The lane that speaks for the target; its `progress` and `would_change` are the target's.
+        held: Of all lanes together.
         wants: A canary that the judge asks for now.
         restarted: This look showed that the process is another one than before.
         canary_available: False after a canary that could not confirm; None if none was ever tried.
+        hardware: A fatal GPU error in words; a restart would not help.
     """
 
     state: State
