@@ -78,6 +78,29 @@ def test_what_is_not_yaml_names_the_file(text: str) -> None:
         parse_yaml(text, "x.yml")
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "defaults: {interval: 2001-99-99}",
+            "defaults.interval: '2001-99-99' on line 1 is no timestamp; quote it if it is text",
+        ),
+        ("targets:\n- url: !!timestamp x", "targets[0].url: 'x' on line 2 is no timestamp; quote it if it is text"),
+        ("a: [1, !!int x]", "a[1]: 'x' on line 1 is no int; quote it if it is text"),
+        ("a: !!bool maybe", "a: 'maybe' on line 1 is no bool; quote it if it is text"),
+        ("2024-99-99: x", "2024-99-99: '2024-99-99' on line 1 is no timestamp; quote it if it is text"),
+    ],
+)
+def test_a_value_that_is_not_what_it_looks_like_is_named_by_its_path(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_yaml(text, "x.yml", [])
+    assert str(raised.value) == f"x.yml: {problem}"
+
+
+def test_anchors_may_be_merged() -> None:
+    assert parse_yaml("a: &a {b: 2}\nc: {<<: *a, d: 3}", "x.yml") == {"a": {"b": 2}, "c": {"b": 2, "d": 3}}
+
+
 def test_a_missing_file_and_a_binary_one_are_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load_yaml(tmp_path / "none.yml")

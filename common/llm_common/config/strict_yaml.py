@@ -10,11 +10,14 @@ import yaml
 
 from llm_common.errors import ConfigError
 
+TYPED = frozenset({"timestamp", "int", "float", "bool"})
+
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse_yaml(text: str, name: str, problems: list[str] | None = None) -> object:
-    """The document in ``text``; ``ConfigError`` names the lines of bad syntax or the paths of duplicate keys.
+    """The document in ``text``; ``ConfigError`` names the lines of bad syntax, or the paths of duplicate keys and of values
+    that are not what they look like (``2001-99-99``).
 
     With `problems`, duplicate keys go there instead, so that they are reported together with everything else.
     """
@@ -22,6 +25,8 @@ def parse_yaml(text: str, name: str, problems: list[str] | None = None) -> objec
     try:
         node = loader.get_single_node()
         duplicates = list(_duplicates(node, "", set()))
+        if unreadable := list(_unreadable(loader, node, "", set())):
+            raise ConfigError([f"{name}: {problem}" for problem in unreadable])
         document = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -29,11 +34,6 @@ def parse_yaml(text: str, name: str, problems: list[str] | None = None) -> objec
         raise ConfigError(f"{name}: {where}{error.problem or error.context}; not valid YAML") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from error
-    except AttributeError as error:
-        # PyYAML's own slip: it does not expect a text that `!!timestamp` was put before and that is none.
-        raise ConfigError(
-            f"{name}: not valid YAML: a value is not of the kind that its !!tag says; leave the tag out"
-        ) from error
     finally:
         loader.dispose()
     if problems is not None:
@@ -64,6 +64,26 @@ def _duplicates(node: Any, path: str, walked: set[Any]) -> Iterator[str]:
             yield f"{where}: is on line {line} and on line {seen[key]} already; remove one"
         seen.setdefault(key, line)
         yield from _duplicates(value, where, walked)
+
+
+def _unreadable(loader: Any, node: Any, path: str, walked: set[Any]) -> Iterator[str]:
+    """Values that look like, or are tagged as, a date or a number, and are none."""
+    if node in walked:
+        return
+    walked.add(node)
+    if isinstance(node, yaml.SequenceNode):
+        for index, entry in enumerate(node.value):
+            yield from _unreadable(loader, entry, f"{path}[{index}]", walked)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            where = f"{path}.{key.value}" if path else str(key.value)
+            yield from _unreadable(loader, key, where, walked)
+            yield from _unreadable(loader, value, where, walked)
+    elif (kind := str(node.tag).rpartition(":")[2]) in TYPED:
+        try:
+            loader.construct_object(node)
+        except (ValueError, KeyError, AttributeError):  # PyYAML lets each of them through
+            yield f"{path}: {node.value!r} on line {node.start_mark.line + 1} is no {kind}; quote it if it is text"
 
 
 def load_yaml(path: str | Path, problems: list[str] | None = None) -> object:
