@@ -218,8 +218,8 @@ class Settings:
     Attributes:
         interval: Between two looks.
         stalled_after: How long held work may be flat before it is said.
-        stuck_after, stuck_after_blind: The bound on a source that shows a long prefill (None: the engine's own default), and on
-            one that does not.
+        stuck_after: The bound on a source that shows a long prefill; None: the engine's own default.
+        stuck_after_blind: The bound on one that does not.
         starved_after: How long the engine may move while users get nothing.
         start_grace: How long a new process, or its first work, cannot be called stuck.
         blocked_after: How long its event loop may be blocked.
