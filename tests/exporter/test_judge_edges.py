@@ -300,7 +300,7 @@ def test_a_clock_that_begins_anew_does_not_say_that_a_request_finished() -> None
 
 def starving(finished: float | None, steps: bool, prompts: bool, running: float = 1.0) -> State:
     target = Watched(replace(PATIENCE, starved_after=100))
-    for n in range(30):
+    for n in range(21):  # the last at `starved_after`
         lane = LaneEvidence(
             "0", {"steps": float(n if steps else 7), "prompts": float(n if prompts else 7)}, running, 2.0 + n % 2,
             kv=0.1 + n / 100, prompt_tokens=float(n if prompts else 7), generation_tokens=7.0, finished=finished,
@@ -345,7 +345,7 @@ def test_work_starves_only_if_it_is_seen_not_to_get_through(
     still: Mapping[str, float], moving: tuple[str, ...], facts: Facts, state: State
 ) -> None:
     target = Watched(replace(PATIENCE, starved_after=100), facts)
-    for n in range(30):
+    for n in range(21):  # the last at `starved_after`
         values = {"waiting": 0.0, **still, **dict.fromkeys(moving, float(n))}
         verdict = target.see(LaneEvidence("0", {"steps": float(n)}, 4.0, **values))  # type: ignore[arg-type]
     assert verdict.state is state, verdict.reason
