@@ -37,6 +37,12 @@ def test_a_bare_number_gets_the_unit_suggested() -> None:
         parse_duration("30")
 
 
+@pytest.mark.parametrize("text", ["293y", "9" * 400 + "d"])
+def test_a_duration_without_sense_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="292 years|is not a duration"):
+        parse_duration(text)
+
+
 @given(st.integers(0, 10**9))
 def test_a_formatted_duration_reads_back_the_same(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000)
