@@ -61,7 +61,13 @@ def serve_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="TLS and credentials, as Prometheus' exporters read them",
     )
-    add("--web.external-url", dest="external_url", default="", metavar="URL", help="prefix of links behind a reverse proxy")
+    add(
+        "--web.external-url",
+        dest="external_url",
+        default="",
+        metavar="URL",
+        help="where people reach it; links in alerts begin so",
+    )
     add("--web.enable-lifecycle", dest="lifecycle", action="store_true", help="allow POST /-/reload")
     add("--shard", type=_shard, default=Shard(), metavar="I/N", help="watch part I of N, from 0")
     add("--no-canary", dest="no_canary", action="store_true",
