@@ -13,8 +13,9 @@ _UNITS = (
     ("s", 1.0),
     ("ms", 0.001),
 )
+LONGEST = 2**63 / 1e9
 # Units in falling order, each at most once: what Prometheus' own parser accepts.
-_PATTERN = re.compile("".join(rf"(?:(?P<{unit}>[0-9]+){unit}(?![a-z]))?" for unit, _ in _UNITS))
+_PATTERN = re.compile("".join(rf"(?:(?P<{unit}>[0-9]{{1,15}}){unit}(?![a-z]))?" for unit, _ in _UNITS))
 
 
 def parse_duration(text: str) -> float:
@@ -26,7 +27,10 @@ def parse_duration(text: str) -> float:
     if not text or match is None:
         hint = f"; write {text}s" if re.fullmatch(r"[0-9]+", text) else ""
         raise ValueError(f"{text!r} is not a duration such as 30s, 5m or 1h30m{hint}")
-    return sum(int(match[unit]) * seconds for unit, seconds in _UNITS if match[unit] is not None)
+    total = sum(int(match[unit]) * seconds for unit, seconds in _UNITS if match[unit] is not None)
+    if total > LONGEST:
+        raise ValueError(f"{text} is over 292 years, the longest that Prometheus reads")
+    return total
 
 
 def format_duration(seconds: float) -> str:

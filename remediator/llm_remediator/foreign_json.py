@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 UNREADABLE: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 """What reading a value of another shape raises, numbers too large for a float included."""
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def loads(data: bytes | str) -> Any:
-    """The value; `ValueError` for anything that is not JSON, or nested too deeply to be read."""
+    """The value; `ValueError` for anything that is not JSON in UTF-8, or nested too deeply to be read.
+
+    Half a character (a lone surrogate such as `\\ud800`) is refused too: it could neither be stored nor sent on.
+    """
+    text = data if isinstance(data, str) else data.decode()
     try:
-        return json.loads(data)
+        value = json.loads(text)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    return value
 
 
 def why(fault: BaseException) -> str:

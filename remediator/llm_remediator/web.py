@@ -188,7 +188,7 @@ class RemediatorWeb:
 
     async def pause(self, request: web.Request) -> web.Response:
         """Body: `for` (a duration, default 1h, at most 30d), `reason`, `by`."""
-        asked = await self._asked(request)
+        asked = await self._asked(request, "for", "reason", "by")
         name = request.match_info.get("name")
         try:
             seconds = parse_duration(asked.get("for") or format_duration(DEFAULT_PAUSE))
@@ -203,21 +203,21 @@ class RemediatorWeb:
 
     async def resume(self, request: web.Request) -> web.Response:
         """End a pause."""
-        asked = await self._asked(request)
+        asked = await self._asked(request, "by")
         name = request.match_info.get("name")
         await self._service.resume(name, by=_who(request, asked))
         return self._answer(request, {"target": name, "paused_until": None})
 
     async def rearm(self, request: web.Request) -> web.Response:
         """Take a latch off."""
-        asked = await self._asked(request)
+        asked = await self._asked(request, "by")
         name = request.match_info["name"]
         await self._service.rearm(name, by=_who(request, asked))
         return self._answer(request, {"target": name, "latched": False})
 
     async def approve(self, request: web.Request) -> web.Response:
         """Body: `by`, who approves; `request`, the number of the question that is answered, if it must be that one."""
-        asked = await self._asked(request)
+        asked = await self._asked(request, "by", "request")
         name, question = request.match_info["name"], asked.get("request", "")
         if not asked.get("by", "").strip():
             return refused(400, 'by: say who approves it, e.g. {"by": "kim"}')
@@ -232,8 +232,11 @@ class RemediatorWeb:
         await self._asked(request)
         return as_json(dataclasses.asdict(await self._service.drill(request.match_info["name"])))
 
-    async def _asked(self, request: web.Request) -> Mapping[str, str]:
-        """The fields of a form or JSON body, after the check that the request is not another site's doing."""
+    async def _asked(self, request: web.Request, *known: str) -> Mapping[str, str]:
+        """The fields of a form or JSON body, after the check that the request is not another site's doing.
+
+        A mistyped field is refused: who asks for `{"duration": "8h"}` must not get an hour.
+        """
         form = request.content_type == _FORM
         try:
             async with asyncio.timeout(BODY_TIMEOUT):
@@ -245,11 +248,14 @@ class RemediatorWeb:
             raise web.HTTPBadRequest(text="the body is not JSON") from None
         if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
             raise web.HTTPBadRequest(text='the body must be an object of texts, e.g. {"for": "1h"}')
-        token = fields.get(FIELD, "") if form else None
+        token = fields.pop(FIELD, "") if form else None
         refusal = self._guard.refusal(request.headers, request.cookies.get(COOKIE, ""), token)
         if refusal:
             log.warning("refused: %s", refusal, extra={"path": request.path, "sender": request.remote})
             raise web.HTTPForbidden(text=refusal)
+        for key in fields:
+            if key not in known:
+                raise web.HTTPBadRequest(text=f"{key[:50]!r} is not known; there is {', '.join(known) or 'nothing to say'}")
         return fields
 
     def _answer(self, request: web.Request, body: Mapping[str, Any]) -> web.Response:

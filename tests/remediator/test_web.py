@@ -242,7 +242,9 @@ async def test_another_sites_page_cannot_press_our_buttons(
 
 
 async def test_bodies_of_a_wrong_shape_are_400(http: Client, service: FakeService) -> None:
-    for raw in (b"[]", b"{", b'{"for": 3}', b"[" * 100_000):
+    long = b'{"for": "' + b"9" * 400 + b'd"}'
+    odd = (b'{"duration": "8h"}', b'{"by": "\\ud800"}', long)
+    for raw in (b"[]", b"{", b'{"for": 3}', b"[" * 100_000, *odd):
         answer = await http.post("/api/v1/pause", data=raw, headers={"Content-Type": "application/json"})
         assert answer.status in (400, 413), raw[:10]
     assert not service.calls

@@ -51,6 +51,11 @@ def test_a_real_body_is_read() -> None:
     assert delivery.truncated == 3
 
 
+def test_a_pair_of_surrogates_is_a_character() -> None:
+    (alert,) = send(body(alerts=[{"status": "firing", "labels": {"target": "\U0001f525"}}])).alerts
+    assert alert.target == "\U0001f525"
+
+
 def test_each_alert_has_its_own_status_and_the_groups_is_ignored() -> None:
     first = body()["alerts"][0]
     delivery = send(body(status="firing", alerts=[first, {**first, "status": "resolved"}]))
@@ -72,6 +77,7 @@ def test_each_alert_has_its_own_status_and_the_groups_is_ignored() -> None:
         (body(alerts=[{"status": "firing"}]), "alerts[0].labels"),
         (body(alerts=[{"status": "firing", "labels": {"target": 1}}]), "alerts[0].labels"),
         (body(alerts=[{"status": "firing", "labels": {"x": "y" * 5000}}]), "longer than"),
+        (body(groupKey="\ud800"), "surrogates not allowed"),
         (body(truncatedAlerts=-1), "truncatedAlerts"),
         (body(truncatedAlerts=True), "truncatedAlerts"),
         (body(truncatedAlerts=10**400), "not a count"),
