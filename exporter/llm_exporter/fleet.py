@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from llm_common.guard import Guard
 from llm_exporter import checks
-from llm_exporter.clock import Clock, LoopLag
+from llm_exporter.clock import Clock
 from llm_exporter.lines import Lines, render, render_stale
+from llm_exporter.loop_lag import LoopLag
 from llm_exporter.monitor import Monitor
 from llm_exporter.scrape import Scraper
 from llm_exporter.snapshot import Snapshot, outdated

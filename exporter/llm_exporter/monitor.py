@@ -11,12 +11,13 @@ from functools import partial
 
 from llm_common.guard import Guard
 from llm_exporter import canary, observed
-from llm_exporter.clock import Clock, LoopLag
+from llm_exporter.clock import Clock
 from llm_exporter.engines import Look, Page
 from llm_exporter.flight import CanaryFlight
 from llm_exporter.judge import CanaryOutcome, CanaryRequest, State
 from llm_exporter.large_pages import off_loop
 from llm_exporter.looks import Looker
+from llm_exporter.loop_lag import LoopLag
 from llm_exporter.pipeline import Mind, Seen, step
 from llm_exporter.recording import Recorder
 from llm_exporter.scrape import Scraper

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from llm_common import web as common_web
 from llm_common.errors import ConfigError
 from llm_common.guard import Guard
-from llm_exporter.clock import Clock, LoopLag, SystemClock
+from llm_exporter.clock import Clock, SystemClock
 from llm_exporter.config import Config
 from llm_exporter.discovery import Discoveries
 from llm_exporter.fleet import Fleet, merged
+from llm_exporter.loop_lag import LoopLag
 from llm_exporter.reload_state import ReloadState
 from llm_exporter.scrape import Scraper
 from llm_exporter.shard import Shard

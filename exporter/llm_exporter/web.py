@@ -15,10 +15,11 @@ from aiohttp import web
 from llm_common.errors import ConfigError
 from llm_common.guard import Guard
 from llm_exporter import __version__, api, collector, pages
-from llm_exporter.clock import Clock, LoopLag
+from llm_exporter.clock import Clock
 from llm_exporter.collector import Own
 from llm_exporter.config import Config
 from llm_exporter.fleet import Fleet
+from llm_exporter.loop_lag import LoopLag
 from llm_exporter.monitor import Monitor
 from llm_exporter.reload_state import ReloadState
 from llm_exporter.snapshot import Snapshot

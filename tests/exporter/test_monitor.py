@@ -13,8 +13,8 @@ from exporter import hostile
 from exporter.engine_server import Engine, serving
 from exporter.virtual_time import VirtualClock, until
 from llm_common.guard import Guard
-from llm_exporter.clock import LoopLag
 from llm_exporter.judge import State
+from llm_exporter.loop_lag import LoopLag
 from llm_exporter.monitor import Monitor
 from llm_exporter.recording import Recorder, lines_of
 from llm_exporter.replay import replay
