@@ -14,6 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from llm_exporter.config import Config
 from llm_exporter.config import read as read_exporter
 from llm_exporter.discovered import Found, SourceError, Template
 from llm_exporter.discovery_config import KubernetesSd
@@ -117,29 +118,39 @@ def test_the_exporter_may_only_list_pods() -> None:
     assert granted(KUBERNETES / "base" / "rbac.yaml") == {("GET", r"/api/v1/namespaces/[^/]+/pods")}
 
 
-@pytest.mark.parametrize("part", ["base", "remediator"])
-def test_containers_are_hardened(part: str) -> None:
-    for document in documents(KUBERNETES / part / "deployment.yaml"):
-        if document["kind"] != "Deployment":
-            continue
-        pod = document["spec"]["template"]["spec"]
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        for container in pod["containers"]:
-            assert container["securityContext"] == {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            }
-            assert "memory" in container["resources"]["limits"]
-            assert {"livenessProbe", "readinessProbe"} <= set(container)
+@pytest.mark.parametrize("part", ["base", "remediator", "sidecar"])
+def test_containers_of_ours_are_hardened(part: str) -> None:
+    (deployment,) = (d for d in documents(KUBERNETES / part / "deployment.yaml") if d["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod.get("initContainers") or pod["containers"]
+    assert "memory" in container["resources"]["limits"]
+    assert "livenessProbe" in container
+    # An exporter that is not ready must not hold up the engine beside it.
+    assert ("readinessProbe" in container) is (part != "sidecar")
+    context = {**pod.get("securityContext", {}), **container["securityContext"]}
+    assert context.pop("fsGroup", 65532) == 65532
+    assert context == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def exporter_config(part: str) -> Config:
+    problems: list[str] = []
+    text = documents(KUBERNETES / part / "configmap.yaml")[0]["data"]["exporter.yml"]
+    config = read_exporter(yaml.safe_load(text), problems, ["vllm"])
+    assert not problems
+    return config
 
 
 def test_the_configurations_in_the_manifests_are_valid() -> None:
-    problems: list[str] = []
-    text = documents(KUBERNETES / "base" / "configmap.yaml")[0]["data"]["exporter.yml"]
-    config = read_exporter(yaml.safe_load(text), problems, ["vllm"])
-    assert not problems
-    assert config.discovery.kubernetes[0].selector == "stuckproof.target"
+    assert exporter_config("base").discovery.kubernetes[0].selector == "stuckproof.target"
+    assert [target.name for target in exporter_config("sidecar").targets] == ["engine"], "as probe.py asks for it"
     text = documents(KUBERNETES / "remediator" / "configmap.yaml")[0]["data"]["remediator.yml"]
     remediator = read_remediator(yaml.safe_load(text))
     assert remediator.mode.value == "observe"
