@@ -234,6 +234,21 @@ def test_what_trtllm_schedules_now_is_held_before_its_gauges_show_it() -> None:
     assert held("trtllm", more=live % (0, 4) + live % (1, 4)) == 4
 
 
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [("3", 3), ("1e999", None), ("NaN", None), ("true", None), ('"3"', None), ("[1]", None), ("9" * 400, None)],
+)
+def test_only_numbers_of_open_requests_are_numbers(said: str, number: float | None) -> None:
+    body = (PAGES / "vllm-0.13.prom").read_text()
+    load = {"/load": Page(status=200, body=f'{{"server_load": {said}}}')}
+    _, seen = step(Mind.of("auto"), Look(0.0, 1e9, Page(status=200, body=body), None, load), Settings())
+    assert seen.observation.witness.in_flight == number
+
+
+def test_json_nested_without_end_is_no_answer() -> None:
+    assert Page(status=200, body="[" * 200_000).json() is None
+
+
 def test_an_operator_describes_an_engine_without_a_queue() -> None:
     mind = Mind.of("mine", Described("mine", ("my_steps_total",), "my_running", ()))
     _, seen = step(mind, Look(0.0, 1e9, Page(status=200, body="my_steps_total 5\nmy_running 2\n")), Settings())

@@ -133,6 +133,8 @@ LIVE = {
         (Page(status=200, body="ok"), None, None),
         (Page(kind="timeout", error="x"), None, None),
         (Page(status=200, body='{"checks": {"event_loop_lag_ms": null}}'), None, None),
+        (Page(status=200, body='{"checks": {"event_loop_lag_ms": 1e999, "blocked_seconds": 1e999}}'), None, None),
+        (Page(status=200, body='{"checks": {"event_loop_lag_ms": 3, "blocked_seconds": NaN}}'), 0.003, None),
     ],
 )
 def test_the_heartbeats_body(page: Page, lag: float | None, culprit: str | None) -> None:

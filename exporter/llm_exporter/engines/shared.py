@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,17 @@ def answer(page: Page | None) -> Mapping[str, Any]:
     """The JSON object of an answer with status 200; empty for every other ending."""
     said = page.json() if page is not None and page.status == 200 else None
     return said if isinstance(said, dict) else {}
+
+
+def finite(value: object) -> float | None:
+    """A number of a JSON answer; None for what is none, and for what Python's reader takes but no measurement can be."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def process_start(samples: Samples) -> tuple[str | None, float | None]:

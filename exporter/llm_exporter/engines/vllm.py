@@ -23,6 +23,7 @@ from .shared import (
     PROCESS_START,
     about_by_version,
     answer,
+    finite,
     first_token_counts,
     loop_lag,
     model_name,
@@ -133,8 +134,7 @@ def _paused(extra: Mapping[str, Page]) -> str | None:
 
 
 def _in_flight(page: Page | None) -> float | None:
-    load = answer(page).get("server_load")
-    return float(load) if isinstance(load, int | float) else None
+    return finite(answer(page).get("server_load"))
 
 
 def answers(samples: Samples) -> tuple[float | None, float | None]:

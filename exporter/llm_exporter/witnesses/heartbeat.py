@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llm_exporter.engines import Page
+from llm_exporter.engines.shared import finite
 from llm_exporter.judge import LoopEvidence
 
 PATH = "/healthz/live"
@@ -14,12 +15,11 @@ def loop_evidence(page: Page) -> LoopEvidence | None:
     """Lag, block in progress and culprit from the body of ``/healthz/live`` (200 or 503); None if it is no heartbeat's."""
     body = page.json() if page.status in (200, 503) else None
     checks = body.get("checks") if isinstance(body, dict) else None
-    lag = checks.get("event_loop_lag_ms") if isinstance(checks, dict) else None
-    if not isinstance(lag, int | float):
+    lag = finite(checks.get("event_loop_lag_ms")) if isinstance(checks, dict) else None
+    if lag is None:
         return None
-    blocked = checks.get("blocked_seconds") if isinstance(checks, dict) else None
     culprit = _culprit(body.get("culprit") if isinstance(body, dict) else None)
-    return LoopEvidence(lag / 1000, culprit, blocked if isinstance(blocked, int | float) else 0.0)
+    return LoopEvidence(lag / 1000, culprit, finite(checks.get("blocked_seconds")) or 0.0)
 
 
 def _culprit(found: Any) -> str | None:
