@@ -47,8 +47,9 @@ def make(with_heartbeat: bool) -> FastAPI:
         return {"pid": os.getpid()}
 
     @app.get("/block")
-    async def block(seconds: float) -> dict[str, int]:
-        time.sleep(seconds)
+    async def block(gate: str) -> dict[str, int]:
+        while not os.path.exists(gate):
+            time.sleep(0.02)
         return {"pid": os.getpid()}
 
     @app.get("/gil")

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -75,6 +76,19 @@ class Server:
 
     def text(self) -> str:
         return self.log.read_text()
+
+    @contextlib.contextmanager
+    def blocked(self, query: str = "") -> Iterator[list[Answer]]:
+        """Its loop, blocked from within a handler until the end of the context; then the handler's answer is there."""
+        gate = self.log.with_name(f"gate-{time.monotonic_ns()}")
+        answers: list[Answer] = []
+        thread = threading.Thread(target=lambda: answers.append(self.get(f"/block?gate={gate}{query}", timeout=60)))
+        thread.start()
+        try:
+            yield answers
+        finally:
+            gate.touch()
+            thread.join(60)
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)

@@ -35,7 +35,8 @@ async def exhaust(request):
     raise OutOfMemoryError
 
 async def block(request):
-    time.sleep(2.5)
+    while not os.path.exists(request.query["gate"]):
+        time.sleep(0.02)
     return web.Response(text="done")
 
 async def stream(request):
@@ -64,9 +65,9 @@ async def main():
         if os.environ.get("FORK") == "1":
             pid = os.fork()
             if pid == 0:
+                print("child", os.getpid(), flush=True)  # from here on Python has signals again
                 time.sleep(60)
                 os._exit(0)
-            print("child", pid, flush=True)
         await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -84,11 +85,9 @@ def test_aiohttp_endpoints_block_and_drain(tmp_path: Path) -> None:
         post = app.get("/healthz/ready", method="POST")
         assert (post.status, post.headers["allow"]) == (405, "GET, HEAD")
         assert app.get("/healthz/live?verbose").body.decode().endswith("live check passed\n")
-        blocked = threading.Thread(target=lambda: app.get("/block?key", timeout=30))
-        blocked.start()
-        stuck = until("stuck", lambda: (a := app.aside("/healthz/live")).status == 503 and a)
-        assert stuck.json["culprit"]["function"] == "block"
-        blocked.join()
+        with app.blocked("&key"):
+            stuck = until("stuck", lambda: (a := app.aside("/healthz/live")).status == 503 and a)
+            assert stuck.json["culprit"]["function"] == "block"
         until("live again", lambda: app.aside("/healthz/live").status == 200)
         bodies: list[bytes] = []
         stream = threading.Thread(target=lambda: bodies.append(app.get("/stream?key&chunks=20", timeout=30).body))
@@ -174,7 +173,9 @@ def test_the_programs_in_the_docs_run(tmp_path: Path, name: str, command: list[s
     command = [*command[:2], "--app-dir", str(tmp_path), *command[2:]] if "uvicorn" in command else command
     with server(command, tmp_path, ready=None) as app:
         until(f"ready\n{app.text()}", lambda: app.aside("/healthz/ready").status == 200)
-        changes = [change["to"] for change in app.aside("/healthz/startup").json["changes"] if change["endpoint"] == "startup"]
+        changes = [
+            change["to"] for change in app.aside("/healthz/startup").json["changes"] if change["endpoint"] == "startup"
+        ]
         assert changes == ["ready"], "loading until it is loaded, and never ready before"
         if main_port:
             assert app.get("/healthz/ready").json["status"] == "ok"
