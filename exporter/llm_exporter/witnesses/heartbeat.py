@@ -15,11 +15,12 @@ def loop_evidence(page: Page) -> LoopEvidence | None:
     """Lag, block in progress and culprit from the body of ``/healthz/live`` (200 or 503); None if it is no heartbeat's."""
     body = page.json() if page.status in (200, 503) else None
     checks = body.get("checks") if isinstance(body, dict) else None
-    lag = finite(checks.get("event_loop_lag_ms")) if isinstance(checks, dict) else None
+    if not isinstance(body, dict) or not isinstance(checks, dict):
+        return None
+    lag = finite(checks.get("event_loop_lag_ms"))
     if lag is None:
         return None
-    culprit = _culprit(body.get("culprit") if isinstance(body, dict) else None)
-    return LoopEvidence(lag / 1000, culprit, finite(checks.get("blocked_seconds")) or 0.0)
+    return LoopEvidence(lag / 1000, _culprit(body.get("culprit")), finite(checks.get("blocked_seconds")) or 0.0)
 
 
 def _culprit(found: Any) -> str | None:
