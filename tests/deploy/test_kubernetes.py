@@ -118,6 +118,34 @@ def test_the_exporter_may_only_list_pods() -> None:
     assert granted(KUBERNETES / "base" / "rbac.yaml") == {("GET", r"/api/v1/namespaces/[^/]+/pods")}
 
 
+def allowed(part: str, way: str) -> dict[str, set[tuple[str, int]]]:
+    """Ports that a NetworkPolicy opens, by whom it opens them to (``anybody`` without a peer)."""
+    (policy,) = documents(KUBERNETES / part / "networkpolicy.yaml")
+    found: dict[str, set[tuple[str, int]]] = {}
+    for rule in policy["spec"][way]:
+        ports = {(port["protocol"], port["port"]) for port in rule.get("ports", [])}
+        for peer in rule.get("to", rule.get("from", ["anybody"])):
+            found.setdefault(peer if isinstance(peer, str) else yaml.safe_dump(peer, default_flow_style=True).strip(), ports)
+    return found
+
+
+BASICS = {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443)}
+"""Names, and the API server by its service or its own port."""
+NAMESPACE = "{podSelector: {}}"
+SCRAPERS = "{namespaceSelector: {matchLabels: {stuckproof.scrape: allowed}}}"
+
+
+def test_network_policies_open_what_is_needed_and_no_more() -> None:
+    assert allowed("base", "ingress") == {NAMESPACE: {("TCP", 10140)}, SCRAPERS: {("TCP", 10140)}}
+    # Engines listen where they like, in this namespace.
+    assert allowed("base", "egress") == {NAMESPACE: set(), "anybody": BASICS}
+    assert allowed("remediator", "ingress") == {NAMESPACE: {("TCP", 10141)}, SCRAPERS: {("TCP", 10141)}}
+    assert allowed("remediator", "egress") == {
+        "{podSelector: {matchLabels: {app.kubernetes.io/name: llm-exporter}}}": {("TCP", 10140)},
+        "anybody": BASICS | {("TCP", 9093)},
+    }
+
+
 @pytest.mark.parametrize("part", ["base", "remediator", "sidecar"])
 def test_containers_of_ours_are_hardened(part: str) -> None:
     (deployment,) = (d for d in documents(KUBERNETES / part / "deployment.yaml") if d["kind"] == "Deployment")
