@@ -119,29 +119,17 @@ def step(
 
 
 def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
-    engine = mind.engine
-    if engine is not None and engine.metrics_path is None:
-        return mind, engine.read(Samples(), look, mind.known), engine.facts(Samples(), mind.known)
+    if mind.engine is not None and mind.engine.metrics_path is None:
+        return mind, mind.engine.read(Samples(), look, mind.known), mind.engine.facts(Samples(), mind.known)
     if look.metrics.status != 200:
-        owner = engine or next((known for known in engines() if known.unloaded(look.metrics) is not None), None)
-        if owner is not None and (words := owner.unloaded(look.metrics)) is not None:
-            asleep = LaneEvidence("0", {}, 0.0, 0.0, asleep=words)
-            return replace(mind, engine=owner), Reading(lanes=(asleep,)), owner.facts(Samples(), mind.known)
-        return _by_answers(mind, look) or (mind, Reading(), _facts(mind, Samples()))
-    samples = read(look.metrics.body, engine.series) if engine is not None else Samples()
-    if not mind.fixed and (engine is None or not engine.recognises(samples)):
-        shown = sketch(look.metrics.body)
-        found = detect(shown)
-        if found is not None and found is not engine:
-            mind, engine = replace(mind, engine=found), found
-            if found.metrics_path is None:
-                return _read(mind, look)
-            samples = read(look.metrics.body, found.series)
-        elif engine is None:
-            unread = Reading(detail=_no_engine(shown), loading=_warms_up(shown, look))
-            return _by_answers(mind, look) or (mind, unread, _facts(mind, shown))
+        return _unloaded(mind, look) or _by_answers(mind, look) or (mind, Reading(), _facts(mind, Samples()))
+    mind, samples = _recognise(mind, look)
+    engine = mind.engine
     if engine is None:
-        return mind, Reading(), _facts(mind, samples)
+        unread = Reading(detail=_no_engine(samples), loading=_warms_up(samples, look))
+        return _by_answers(mind, look) or (mind, unread, _facts(mind, samples))
+    if engine.metrics_path is None:
+        return _read(mind, look)
     reading = engine.read(samples, look, mind.known)
     if not reading.lanes and not reading.detail:
         why = engine.mend.get(0, "its needed series are not on the page")
@@ -150,6 +138,31 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
         words = f"{len(reading.lanes)} lanes on one page, more than {MOST_LANES}: no engine has so many ranks"
         reading = replace(reading, lanes=(), detail=words)
     return mind, reading, engine.facts(samples, mind.known)
+
+
+def _recognise(mind: Mind, look: Look) -> tuple[Mind, Samples]:
+    """Find the adapter of this page, and read the samples that it needs; of a page that none knows, a sketch.
+
+    A page that the adapter in use does not know any more may be another engine's: its server was replaced.
+    """
+    body, engine = look.metrics.body, mind.engine
+    samples = read(body, engine.series) if engine is not None else Samples()
+    if engine is not None and (mind.fixed or engine.recognises(samples)):
+        return mind, samples
+    shown = sketch(body)
+    found = detect(shown)
+    if found is None:
+        return mind, shown if engine is None else samples
+    return replace(mind, engine=found), samples if found is engine else read(body, found.series)
+
+
+def _unloaded(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts] | None:
+    """Read an answer that says that the model is unloaded on purpose."""
+    for engine in engines() if mind.engine is None else (mind.engine,):
+        if (words := engine.unloaded(look.metrics)) is not None:
+            asleep = LaneEvidence("0", {}, 0.0, 0.0, asleep=words)
+            return replace(mind, engine=engine), Reading(lanes=(asleep,)), engine.facts(Samples(), mind.known)
+    return None
 
 
 def _without_abandoned(mind: Mind, reading: Reading, canary: CanaryOutcome | None) -> tuple[Mind, Reading]:
