@@ -39,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "check": _check, "record": _record, "replay": _replay, "watch": _watch,
     }  # fmt: skip
     try:
-        if arguments and arguments[0] in commands:
-            return commands[arguments[0]](arguments[1:])
-        return _serve(arguments)
+        command = commands.get(arguments[0]) if arguments else None
+        status = _serve(arguments) if command is None else command(arguments[1:])
+        sys.stdout.flush()
     except ConfigError as error:
         for problem in error.problems:
             print(f"llm-exporter: {problem}", file=sys.stderr)
@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has left (`| head`); what Python would flush at exit has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    return status
 
 
 def _serve(arguments: list[str]) -> int:
@@ -151,6 +152,8 @@ def _replay(arguments: list[str]) -> int:
             for line in report(seen, name):
                 print(json.dumps(line, ensure_ascii=False))
             looks += 1
+    except BrokenPipeError:
+        raise  # of our output, not of the recording
     except OSError as error:
         raise ConfigError(f"{args.file}: cannot be read: {error.strerror or error}") from error
     except RecordingError as error:

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -161,6 +162,18 @@ async def test_replay_of_every_recording_prints_a_line_per_look_at_least(capsys:
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert len(lines) >= looks
         assert all(line["progress"] in (0, 1, None) for line in lines)
+
+
+def test_a_reader_of_a_replay_that_leaves_is_no_error_of_the_recording() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    path = RECORDINGS / "vllm-idle-busy-idle.jsonl.gz"
+    command = [sys.executable, "-m", "llm_exporter", "replay", str(path)]
+    try:
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=ENV, timeout=60, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr.decode()) == (141, "")
 
 
 @pytest.mark.parametrize("cut", [0.3, 0.9])
