@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from llm_common.config import ConfigError, Reader, load_yaml
+from llm_common.config import ConfigError, Reader, format_duration, load_yaml
 from llm_common.web import WebConfig, is_loopback
 from llm_remediator.config_limits import RESTARTABLE, STATES, read_diagnostics, read_fleet, read_rules
 from llm_remediator.config_places import (
@@ -110,7 +110,22 @@ def _config(top: Reader) -> Config:
         alert_ttl=top.duration("alert_ttl", 300.0, low=1.0),
         keep=top.duration("keep", 90 * 86400.0, low=86400.0),
     )
+    _check_keep(top, config)
     if kubernetes is None and any(target.backend is Backend.KUBERNETES for target in config.targets):
         top.problem("kubernetes", "is required, since a target is a pod; `kubernetes: {}` uses the pod's service account")
     top.done()
     return config
+
+
+def _check_keep(top: Reader, config: Config) -> None:
+    """What the journal forgets no limit can count."""
+    all_rules = [(f"targets[{index}]", target.rules) for index, target in enumerate(config.targets)]
+    spans = [("fleet", "budget.per", config.fleet.budget.per)]
+    for where, rules in (*all_rules, ("defaults", config.rules)):
+        spans.append((where, "budget.per", rules.budget.per))
+        spans.append((where, "cooldown_max", rules.cooldown_max))
+        spans.append((where, "min_healthy", rules.min_healthy))
+    who, what, longest = max(spans, key=lambda span: span[2])
+    if longest > config.keep:
+        short = f"is {format_duration(config.keep)}, but {who} looks back {format_duration(longest)} ({what})"
+        top.problem("keep", f"{short}; keep as long")

@@ -73,6 +73,8 @@ def _windows(reader: Reader, base: tuple[Window, ...]) -> tuple[Window, ...]:
     found = []
     for at in reader.items("windows"):
         days = at.strings("days", DAYS)
+        if not days:
+            at.problem("days", "is empty: it would never be open; leave it out for every day")
         for day in days:
             if day not in DAYS:
                 at.problem("days", f"{day!r} is not one of {', '.join(DAYS)}")

@@ -155,6 +155,8 @@ def read_commands(top: Reader) -> tuple[FixedCommand, ...]:
         argv = tuple(at.strings("argv"))
         if argv and not argv[0].startswith("/"):
             at.problem("argv", f"{argv[0]!r} must be an absolute path: what runs must not depend on PATH")
+        if at.has("argv") and not argv:
+            at.problem("argv", "is empty: what is run?")
         if name == RESTART:
             at.problem("", "has the name of every target's own restart; give it another")
         commands.append(FixedCommand(str(name), argv, at.duration("timeout", 120.0, low=1.0)))

@@ -222,7 +222,7 @@ def prune(db: sqlite3.Connection, *, at: float, keep: float) -> None:
     db.execute("DELETE FROM approvals WHERE proven_at < ?", (at - keep,))
     db.execute("DELETE FROM pauses WHERE until < ?", (at - keep,))
     db.execute("DELETE FROM latches WHERE cleared_at < ?", (at - keep,))
-    db.execute("DELETE FROM alerts WHERE firing = 0 AND seen_at < ?", (at - 86400.0,))
+    db.execute("DELETE FROM alerts WHERE seen_at < ? AND (firing = 0 OR seen_at < ?)", (at - 86400.0, at - keep))
 
 
 def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:

@@ -182,7 +182,7 @@ class Restarting:
 
 def _ending(step: Step, standing: Settled, call: Outcome[None] | None) -> Closing:
     """How an attempt ends whose container was not started anew. `call`: the answer to the last call."""
-    said = f"; Docker said: {call.detail}" if call is not None and call.detail else ""
+    said = f"; the answer was: {call.detail}" if call is not None and call.detail else ""
     text = f"{standing.text}{said}"
     if standing.found is Found.HALF:
         return Closing(Result.START_FAILED, f"{text}; one start did not help", latch="start_failed")

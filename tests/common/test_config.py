@@ -182,3 +182,8 @@ def test_secret_files_are_checked_and_their_content_never_shown(tmp_path: Path) 
         reader.secret_file(key)
     assert [problem.split(":")[0] for problem in problems] == ["b", "c", "d"]
     assert "s3cret" not in "".join(problems)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing but a comment\n", "---\n"])
+def test_an_empty_document_is_nothing(text: str) -> None:
+    assert parse_yaml(text, "f.yml") is None

@@ -243,3 +243,25 @@ def test_what_is_wrong_with_an_approval_or_a_ladder(changes: dict[str, Any], wor
 def test_a_command_cannot_have_the_name_of_the_restart() -> None:
     (problem,) = problems(commands={"restart": COMMANDS["recreate"]})
     assert problem.startswith("commands.restart: has the name of")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (target(budget={"per": "7d"}), "targets[0] looks back 7d (budget.per)"),
+        (target(cooldown_max="2d"), "targets[0] looks back 2d (cooldown_max)"),
+        (target(min_healthy="3d"), "targets[0] looks back 3d (min_healthy)"),
+        ({"fleet": {"budget": {"per": "4d"}}}, "fleet looks back 4d (budget.per)"),
+        ({"defaults": {"budget": {"per": "7d"}}}, "targets[0] looks back 7d (budget.per)"),
+    ],
+)
+def test_the_journal_keeps_what_the_limits_look_back_to(changes: dict[str, Any], words: str) -> None:
+    (problem,) = problems(keep="1d", **changes)
+    assert problem.startswith("keep: ")
+    assert words in problem
+
+
+def test_what_would_never_run_or_never_open() -> None:
+    found = problems(commands={"a": {"argv": []}}, **target(windows=[{"from": "08:00", "to": "18:00", "days": []}]))
+    assert any(p.startswith("commands.a.argv: is empty") for p in found)
+    assert any(p.startswith("targets[0].windows[0].days: is empty") for p in found)

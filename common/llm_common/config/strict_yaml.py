@@ -68,7 +68,7 @@ def _duplicates(node: Any, path: str, walked: set[Any]) -> Iterator[str]:
 
 def _unreadable(loader: Any, node: Any, path: str, walked: set[Any]) -> Iterator[str]:
     """Values that look like, or are tagged as, a date or a number, and are none."""
-    if node in walked:
+    if node is None or node in walked:
         return
     walked.add(node)
     if isinstance(node, yaml.SequenceNode):
