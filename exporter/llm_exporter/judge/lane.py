@@ -61,11 +61,11 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
     grace = grace_until(around.settings, around.age, lane, t)
 
     def say(state: State, reason: str, progress: int | None, change: str, *, ask: bool = False) -> Finding:
-        stuck_idle = state is State.STUCK and lane.silent_idle >= 2
-        since = lane.silent_since if stuck_idle else lane.flat_since
+        silent_idle = lane.silent_idle >= 2 and (state is State.STUCK or (state is State.STALLED and held <= 0))
+        since = lane.silent_since if silent_idle else lane.flat_since
         verdict = LaneVerdict(
             lane=lane.last.lane, state=state, reason=reason, progress=progress, held=held,
-            stalled_seconds=t - since if since is not None and (flat > bound.stalled_after or stuck_idle) else 0.0,
+            stalled_seconds=t - since if since is not None and (flat > bound.stalled_after or silent_idle) else 0.0,
             flat_since=since, last_progress=lane.progress_seen, bound=bound, evidence=evidence_of(lane),
             would_change=change, verified_at=lane.verified_at,
         )  # fmt: skip
@@ -85,6 +85,9 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
             f"{duration(around.settings.canary_timeout)} while every series is flat "
             f"for {duration(silent)}, bound {duration(bound.seconds)} ({bound.why})"
         )
+        if around.witness.power_high:
+            reason += f"; the GPU works ({around.witness.power_words})"
+            return say(State.STALLED, reason, 0, "the GPU's power drops, any series moves, or a canary is answered")
         return say(State.STUCK, reason, 0, "any series moves, or a canary is answered")
 
     if held > 0 and flat >= bound.seconds and flat > bound.stalled_after and not explains_flatness(lane, bound, t):
@@ -139,6 +142,8 @@ def _past_bound(
     said = f"{work}, nothing moved for {duration(flat)}, bound {duration(bound.seconds)} ({bound.why})"
     if around.witness.cpu_high:
         said += "; the container's CPU is busy (compiling, or a loop)"
+    if around.witness.hardware:
+        said += f"; {around.witness.hardware}"
 
     def stuck(why: str) -> _Said:
         return _Said(State.STUCK, f"{said}; {why}", "any series moves")

@@ -70,7 +70,8 @@ def _not_answered(history: History, seen: Observation) -> tuple[History, Verdict
     if seen.reach == "loading":
         return replace(history, served=False), Verdict(State.STARTING, seen.detail or "loading")
     if seen.reach != "refused":
-        return history, Verdict(State.UNREACHABLE, seen.detail or seen.reach, would_change="it answers in time")
+        said = f"{seen.detail or seen.reach}{_container(seen)}"
+        return history, Verdict(State.UNREACHABLE, said, would_change="it answers in time")
     exists = seen.witness.container == "running"
     started = seen.witness.container_started
     up_before = history.last_unix is not None and (started is None or started <= history.last_unix)
@@ -83,11 +84,18 @@ def _not_answered(history: History, seen: Observation) -> tuple[History, Verdict
         )
     killed = "; the container was killed for memory" if seen.witness.oom_killed else ""
     why = "after it was up" if history.ever_answered else "and nothing shows that a process exists"
+    why += _container(seen)
     return replace(history, served=False), Verdict(
         State.DOWN,
         f"connection refused, {why}{killed} ({seen.detail or 'refused'})",
         would_change="the port opens",
     )
+
+
+def _container(seen: Observation) -> str:
+    """What the runtime says of a server that does not answer, where its container does not simply run."""
+    status = seen.witness.container
+    return f"; its container is {status}" if status is not None and status != "running" else ""
 
 
 def _answered(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, Verdict]:
