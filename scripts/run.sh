@@ -36,7 +36,7 @@ Two simulated engines are watched: demo-a has a little to do, demo-b is saturate
   exporter       http://127.0.0.1:${EXPORTER_PORT:-10140}/         states, with the sentence that says why
   Prometheus     http://127.0.0.1:${PROMETHEUS_PORT:-9090}/alerts
   Alertmanager   http://127.0.0.1:${ALERTMANAGER_PORT:-9093}/
-  remediator     http://127.0.0.1:${REMEDIATOR_PORT:-10141}/         with the token: docker exec stuckproof-remediator-1 cat /run/stuckproof/token
+  remediator     http://127.0.0.1:${REMEDIATOR_PORT:-10141}/         any user, password: docker exec stuckproof-remediator-1 cat /run/stuckproof/token
 $([ "${GRAFANA:-}" = 1 ] && echo "  Grafana        http://127.0.0.1:${GRAFANA_PORT:-3000}/")
 Next: 'make demo' hangs demo-a and shows how it is found and restarted; 'make stop' removes all this.
 END

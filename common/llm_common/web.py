@@ -171,21 +171,29 @@ class _Gatekeeper:
         if not config.basic_auth_users and config.bearer_token_file is None:
             return True
         scheme, _, credentials = header.partition(" ")
-        if scheme.lower() == "bearer" and config.bearer_token_file is not None:
+        if scheme.lower() == "bearer":
+            return self._token_fits(credentials.strip())
+        if scheme.lower() == "basic":
             try:
-                token = read_secret(config.bearer_token_file)
-            except ValueError as error:
-                _log.error("nobody is let in: bearer token %s", error)
+                user, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+            except (binascii.Error, UnicodeDecodeError):
                 return False
-            return hmac.compare_digest(token.encode(), credentials.strip().encode())
-        if scheme.lower() == "basic" and config.basic_auth_users:
-            return await asyncio.to_thread(self._password_fits, credentials)
+            # A browser cannot send a bearer token: there it is the password, of any user.
+            return self._token_fits(password) or await asyncio.to_thread(self._password_fits, user, password)
         return False
 
-    def _password_fits(self, credentials: str) -> bool:
+    def _token_fits(self, said: str) -> bool:
+        if self._config.bearer_token_file is None:
+            return False
         try:
-            user, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+            token = read_secret(self._config.bearer_token_file)
+        except ValueError as error:
+            _log.error("nobody is let in: bearer token %s", error)
+            return False
+        return hmac.compare_digest(token.encode(), said.encode())
+
+    def _password_fits(self, user: str, password: str) -> bool:
+        if not self._config.basic_auth_users:
             return False
         known = self._config.basic_auth_users.get(user)
         digest = hashlib.sha256(f"{user}\0{known}\0{password}".encode()).digest()

@@ -75,15 +75,20 @@ async def test_a_bearer_token_guards_all_but_the_health_paths_and_may_change(tmp
 
             assert await status("/") == 401
             assert await status("/", "Bearer two") == 401
-            assert await status("/", "Basic b25lOm9uZQ==") == 401
+            assert await status("/", "Basic b25lOnR3bw==") == 401
             assert await status("/", "Bearer one") == 200
+            # A browser knows no bearer tokens: it asks for user (anything) and password, kim:one.
+            assert await status("/", "Basic a2ltOm9uZQ==") == 200
+            assert await status("/", "Basic one") == 401
             assert await status("/-/healthy") == 200
             assert await status("/-/ready") == 200
             token.write_text("two")
             assert await status("/", "Bearer one") == 401
+            assert await status("/", "Basic a2ltOm9uZQ==") == 401
             assert await status("/", "Bearer two") == 200
             token.unlink()
             assert await status("/", "Bearer two") == 401
+            assert await status("/", "Basic a2ltOnR3bw==") == 401
     finally:
         await runner.cleanup()
 
