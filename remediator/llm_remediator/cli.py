@@ -124,8 +124,8 @@ def _journal(words: list[str]) -> int:
     _config_file(parser)
     parser.add_argument("--target", help="only this target")
     parser.add_argument("--since", default="7d", metavar="DURATION", help="how far back (default 7d)")
-    parser.add_argument("--limit", type=int, default=200, metavar="N", help="at most so many (default 200)")
-    parser.add_argument("--attempt", type=int, metavar="ID", help="one attempt's steps and captured diagnostics instead")
+    parser.add_argument("--limit", type=_count, default=200, metavar="N", help="at most so many (default 200)")
+    parser.add_argument("--attempt", type=_count, metavar="ID", help="one attempt's steps and captured diagnostics instead")
     parser.add_argument("--json", action="store_true", help="JSON lines")
     args = parser.parse_args(words)
     config = configuration.load(args.config)
@@ -271,6 +271,13 @@ def _place(args: argparse.Namespace) -> configuration.Endpoint:
         cert_file=args.cert_file,
         key_file=args.key_file,
     )
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1")
+    return number
 
 
 def _login() -> str:

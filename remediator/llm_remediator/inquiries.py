@@ -138,7 +138,10 @@ def journal_text(config: Config, target: str | None, back: float, limit: int, *,
     found.reverse()
     if as_json:
         return "".join(json.dumps(dataclasses.asdict(d), default=str) + "\n" for d in found)
-    return _joined([_line(d) for d in found]) or "no decisions in that time\n"
+    known = target is None or config.target(target) is not None
+    return (
+        _joined([_line(d) for d in found]) or f"no decisions in that time{'' if known else f', and no target {target!r}'}\n"
+    )
 
 
 def attempt_text(config: Config, number: int) -> str:

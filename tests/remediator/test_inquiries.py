@@ -226,3 +226,18 @@ async def test_who_answers_otherwise_is_no_remediator(
         code = await asyncio.to_thread(cli.main, words)
     assert code == 1
     assert "does not answer as llm-remediator of this release" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("--limit", "0"), ("--limit", "-1"), ("--attempt", "99999999999999999999"), ("--limit", "x")]
+)
+def test_numbers_out_of_range_are_usage_errors(
+    printed: Print, words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        printed("journal", *words)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_mistyped_target_of_the_journal_is_named(printed: Print) -> None:
+    assert "no target 'nope'" in printed("journal", "--target=nope")[1]
