@@ -26,8 +26,6 @@ class Request:
     arrived: float
     batch: bool = False
     probe: bool = False
-    done_tokens: float = 0.0
-    clock_at_start: float | None = None
     ended: str | None = None
     ended_at: float | None = None
 

@@ -11,7 +11,6 @@ from enum import StrEnum
 from benchmarks.week.servers import Server
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
-WEEK = 7 * DAY
 _WARM_UP = 2 * HOUR
 _CLEARANCE = 3 * HOUR
 """No redeployment, crash or sleep begins so near a hang: what ended the hang must be clear."""

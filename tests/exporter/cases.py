@@ -26,7 +26,6 @@ from llm_exporter.judge import Settings
 
 HERE = Path(__file__).parents[1]
 UNIX = 1796100000.0
-ALIASES = {"error", "silent"}
 
 
 def load(path: Path) -> dict[str, Any]:
