@@ -2,7 +2,7 @@
 
 from llm_heartbeat import startup as phases
 from llm_heartbeat.report import DEGRADED, FAILED, OK, Detail, Report, Value
-from llm_heartbeat.view import LimitView, View
+from llm_heartbeat.view import DependencyView, LimitView, View
 
 PHASE_FAILURE = {
     phases.LOADING: "model_loading",
@@ -67,8 +67,8 @@ def ready(view: View) -> Report:
         failures["draining"] = view.draining
     failures |= {limit.failure: _over(limit) for limit in view.limits if limit.tripped}
     down = [d for d in view.dependencies if d.down]
-    failures |= {f"dependency_{d.name}": d.reason for d in down if d.leaves}
-    degraded = {f"dependency_{d.name}": d.reason for d in down if not d.leaves}
+    failures |= {f"dependency_{d.name}": _down(d) for d in down if d.leaves}
+    degraded = {f"dependency_{d.name}": _down(d) for d in down if not d.leaves}
     checks: dict[str, Value] = {
         "model_loaded": view.phase in (phases.WARMING_UP, phases.READY),
         "warmed_up": view.phase == phases.READY and not view.rewarming,
@@ -117,6 +117,10 @@ def _phase_failures(view: View) -> list[tuple[str, str]]:
     if failure:
         return [(failure, view.phase_reason or view.phase.replace("_", " "))]
     return [("warming_up", view.phase_reason)] if view.rewarming else []
+
+
+def _down(dependency: DependencyView) -> str:
+    return f"{dependency.name}: {dependency.reason or 'answers again, not yet for long'}"
 
 
 def _over(limit: LimitView) -> str:

@@ -62,7 +62,7 @@ class Heartbeat(State):
         for name, check in checks.items():
             self.essential(name, check)
         for problem in (*problems, *wrong):
-            self.faults.note("settings", problem)
+            self.faults.counts["settings"] += 1
             log.error("%s", problem)
 
     # What the application may register --------------------------------------------------------------------------

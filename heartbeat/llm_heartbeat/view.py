@@ -105,7 +105,8 @@ def view_of(state: "State", from_loop: bool = False) -> View:
         inflight=state.requests.count,
         limits=tuple(map(limit_view, LIMITS)),
         dependencies=tuple(
-            DependencyView(d.name, d.down, d.leaves, d.reason, d.since) for d in tuple(state.dependencies.values())
+            DependencyView(d.name, d.down, d.leaves, d.reason, None if d.since is None else round(d.since, 3))
+            for d in tuple(state.dependencies.values())
         ),
         culprit=state.culprit.as_dict() if state.culprit else None,
         changes=state.history.entries(),

@@ -17,7 +17,9 @@ def serve() -> None:
             return
         heartbeat = get()
         if heartbeat.settings.vllm_startup and heartbeat.settings.listen:
-            heartbeat.startup.loading("vLLM loads the model", heartbeat.clock())  # until the middleware says that vLLM serves
+            heartbeat.startup.loading(
+                "vLLM loads the model", heartbeat.clock()
+            )  # until the middleware says that vLLM serves
             heartbeat.serve()
     except Exception as error:  # noqa: BLE001 - an exception here would end vLLM's start; the reason is printed
         print(f"llm_heartbeat: stands aside: {type(error).__name__}: {error}", file=sys.stderr)

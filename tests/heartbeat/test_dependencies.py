@@ -84,6 +84,22 @@ async def test_a_timeout_that_our_own_late_loop_made_is_not_judged() -> None:
     assert found.breaker.failed_in_a_row == 0
 
 
+async def test_one_answer_does_not_close_the_breaker_and_the_reason_says_so() -> None:
+    answers = iter([False, False, False, True, True])
+    own = Heartbeat(Settings(handle_sigterm=False, dependency_may_leave=1.0))
+
+    async def check() -> bool:
+        return next(answers)
+
+    own.essential("db", check)
+    own.loaded()
+    reasons = []
+    for _ in range(5):
+        await own.dependencies["db"].look()
+        reasons.append(own.report("ready").reason)
+    assert reasons == ["", "", "db: the check returned False", "db: answers again, not yet for long", ""]
+
+
 async def test_one_failure_is_none_three_are() -> None:
     async def refuse() -> bool:
         return False
@@ -139,7 +155,7 @@ async def test_avalanche_nobody_leaves_by_default() -> None:
     for own in replicas:
         ready = own.report("ready")
         assert (ready.code, ready.status, ready.degraded) == (200, "degraded", ("dependency_db",))
-        assert ready.reason == "no answer within 0.05 s"
+        assert ready.reason == "db: no answer within 0.05 s"
         assert own.report("live").code == 200
     # Healthy, 20 replicas would ask 200 times a second; the open breakers double their pauses.
     assert asked <= 20 * 5 * seconds / 2

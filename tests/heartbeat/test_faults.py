@@ -139,7 +139,7 @@ async def test_a_check_of_the_application_that_is_cancelled_within(running: Hear
     running.essential("db", check, every=0.01)  # in a lifespan: the loop runs already
     running.serving()
     await until(lambda: running.report("ready").degraded)
-    assert running.report("ready").reason == "the check was cancelled"
+    assert running.report("ready").reason == "db: the check was cancelled"
 
 
 async def test_what_is_registered_again_replaces_the_former(running: Heartbeat) -> None:

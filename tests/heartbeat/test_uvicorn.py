@@ -201,7 +201,7 @@ def test_wrong_options_and_a_taken_port_do_not_stop_the_server(tmp_path: Path) -
             assert app.get("/healthz/ready").status == 200
             until("the port's state is logged", lambda: "cannot listen" in app.text())
             text = app.text()
-            assert "LLM_HEARTBEAT_HOLD: 'soon' is not a duration" in text
+            assert text.count("LLM_HEARTBEAT_HOLD: 'soon' is not a duration") == 1
             assert "LLM_HEARTBEAT_LIFE: no such option" in text
             assert "LLM_HEARTBEAT_DEPENDENCIES: db: 'ftp://x' is neither tcp://host:port nor http://host/path" in text
             assert text.count(f"cannot listen on {listen}") == 1
