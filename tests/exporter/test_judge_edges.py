@@ -463,6 +463,62 @@ def test_a_side_port_proves_a_blocked_loop_while_the_page_does_not_answer() -> N
     assert (first.state, second.state, second.progress) == (State.UNREACHABLE, State.STUCK, 0)
 
 
+def test_a_new_start_time_or_counters_that_all_fell_are_another_process_each_by_itself() -> None:
+    target = Watched()
+    assert not target.look(7, running=1).restarted, "the first look knows of no other"
+    assert target.look(8, running=1, incarnation="2").restarted, "a start time alone, though the counters grew"
+    assert not target.look(9, running=1, incarnation=None).restarted, "a start time that is missing is none"
+    assert not target.look(9, running=1, incarnation="2").restarted
+    assert target.look(3, running=1, incarnation=None).restarted, "counters alone"
+
+
+def test_a_lane_that_starts_again_leaves_the_clocks_of_the_others() -> None:
+    target = Watched(replace(PATIENCE, confirm=False))
+    for n in range(13):
+        begun = 7.0 if n < 6 else 2.0
+        verdict = target.see(
+            *(LaneEvidence(name, {"steps": steps}, 1.0, 0.0) for name, steps in (("0", 7.0), ("1", begun))), incarnation=None
+        )
+        assert verdict.restarted == (n == 6)
+    assert {lane.lane: lane.state for lane in verdict.lanes} == {"0": State.STUCK, "1": State.STALLED}
+
+
+def several(*tracks: tuple[str | None, Mapping[str, float]]) -> bool:
+    """Whether these answers in turn are said to be of several processes."""
+    target = Watched()
+    for incarnation, counters in tracks:
+        verdict = target.see(LaneEvidence("0", counters, 1.0, 0.0), incarnation=incarnation)
+    return verdict.reason.startswith("several processes")
+
+
+def test_several_processes_are_two_falls_and_a_return_between_them() -> None:
+    def steps(*values: float) -> list[tuple[None, Mapping[str, float]]]:
+        return [(None, {"steps": value}) for value in values]
+
+    assert several(*steps(90, 5, 91, 6))
+    assert not several(*steps(90, 5, 91, 92)), "one fall: a process that overtook the one before"
+    assert not several(*steps(90, 50, 5, 51)), "two restarts"
+    assert several(*steps(90, 5, 90, 5)), "they may stand still"
+    assert not several(*steps(90, 5, 91, 92, 93, 94, 95, 96, 97, 98, 5)), "ten looks at one process between"
+
+
+def test_several_processes_are_told_by_their_start_times_where_they_have_them() -> None:
+    one, other, third = ("a", {"steps": 90.0}), ("b", {"steps": 95.0}), ("c", {"steps": 99.0})
+    assert several(one, other, one)
+    assert not several(one, other, third), "two restarts"
+    sometimes = (("a" if steps % 2 else None, {"steps": float(steps)}) for steps in range(91, 99))
+    assert not several(*sometimes), "a start time that is missing at times"
+    assert not several(one, (None, {"steps": 5.0}), (None, {"steps": 95.0}), (None, {"steps": 6.0})), "nobody came back"
+
+
+def test_counters_that_overtake_the_former_ones_by_and_by_are_no_return() -> None:
+    def page(steps: float, tokens: float) -> tuple[None, Mapping[str, float]]:
+        return None, {"steps": steps, "tokens": tokens, "never": 0.0}
+
+    assert not several(page(20, 20), page(1, 1), page(30, 10), page(40, 40), page(2, 2))
+    assert several(page(20, 20), page(1, 1), page(40, 40), page(2, 2))
+
+
 def test_restarts_with_a_closed_port_between_are_no_several_processes() -> None:
     def lives(refused: bool) -> Verdict:
         target = Watched()

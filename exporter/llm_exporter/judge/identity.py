@@ -38,17 +38,14 @@ def recognise(history: History, seen: Observation, t: float) -> tuple[History, b
 
 def several_processes(tracks: Sequence[Track]) -> bool:
     """Two falls and a return to the former track within the last looks: an address shared by several processes."""
-    falls = 0
+    left: Track | None = None
     returned = False
-    high: Track | None = None
     for before, after in pairwise(tracks):
-        if high is not None and not returned and _returns(high, before, after):
-            returned = True
+        returned = returned or (left is not None and _returns(left, before, after))
         if _falls(before, after):
-            falls += 1
-            high = high or before
-            if falls >= 2 and returned:
+            if returned:
                 return True
+            left = left or before
     return False
 
 
@@ -58,11 +55,11 @@ def _falls(before: Track, after: Track) -> bool:
     return fell(before.counters, after.counters)
 
 
-def _returns(high: Track, before: Track, after: Track) -> bool:
-    if high.incarnation is not None and after.incarnation is not None:
-        return after.incarnation == high.incarnation and before.incarnation != after.incarnation
-    return bool(high.counters) and all(
+def _returns(left: Track, before: Track, after: Track) -> bool:
+    if left.incarnation is not None:
+        return after.incarnation == left.incarnation
+    return all(
         after.counters.get(name, 0.0) >= value > before.counters.get(name, 0.0)
-        for name, value in high.counters.items()
+        for name, value in left.counters.items()
         if value > 0
     )
