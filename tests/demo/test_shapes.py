@@ -37,7 +37,7 @@ async def test_only_the_kv_gauge_moves_during_one_long_prefill(tmp_path: Path) -
     real = Recording.load("vllm-solo-long-prefill")
     async with SimServer(tmp_path, "--chunk", "64", "--prefill-tokens-per-second", "400", *DECODING[:2]) as server:
         idle = await server.page()
-        request = server.ask(960, 20)
+        request = server.ask(960, 120)  # two seconds of decoding, so that a look falls into them on a busy machine
         arrived = await page_where(server, RUNNING, 1)
         usages = {value(arrived, KV)}
         page = arrived
