@@ -17,8 +17,8 @@ from llm_heartbeat.state import State
 from llm_heartbeat.view import view_of
 
 EVERY = 1.0  # seconds between two snapshots
-_LATE = 0.5  # a heartbeat is due ten times a second
-RENEWED = 5 * EVERY
+RENEWED = 5 * EVERY  # who has not written for so long is silent
+_LATE = 0.5  # seconds overdue from which on a loop is blocked
 _PATTERN = "llm_heartbeat_*.json"
 
 

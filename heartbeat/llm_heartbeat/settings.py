@@ -29,10 +29,10 @@ class Settings:
         "Side port, `host:port` or `host:first-last`; answers even while the loop is blocked. Empty: none.",
     )
     prefix: str = _option("/healthz", "path", "Path before `/startup`, `/live`, `/ready`.")
-    interval: float = _option(0.1, "duration", "Pause between two heartbeats of the loop.", least=0.01)
-    window: float = _option(30.0, "duration", "`llm_event_loop_lag_seconds` is the largest delay within it.", least=1)
-    blocked_after: float = _option(1.0, "duration", "From here on a delay is a block: counted, culprit named.", least=0.1)
-    live_after: float = _option(30.0, "duration", "`live` turns 503 when the loop has been blocked for longer.", least=1)
+    interval: float = _option(0.1, "duration", "Pause between two heartbeats of the loop.", least=0.001)
+    window: float = _option(30.0, "duration", "`llm_event_loop_lag_seconds` is the largest delay within it.", least=0.1)
+    blocked_after: float = _option(1.0, "duration", "From here on a delay is a block: counted, culprit named.", least=0.01)
+    live_after: float = _option(30.0, "duration", "`live` turns 503 when the loop has been blocked for longer.", least=0.1)
     ready_lag: float = _option(5.0, "duration", "`ready` turns 503 above this lag. 0: never.")
     ready_queue: float | None = _option(None, "number", "`ready` turns 503 at this many waiting requests. 0: never.")
     ready_kv: float | None = _option(None, "ratio", "`ready` turns 503 at this share of the KV cache in use. 0: never.")
@@ -43,7 +43,7 @@ class Settings:
     )
     clear: float = _option(0.8, "ratio", "A tripped limit clears at or below this share of itself.")
     hold: float = _option(10.0, "duration", "A check changes at most once in this time.")
-    poll: float = _option(1.0, "duration", "Pause between two readings of queue, KV cache and GPU memory.", least=0.1)
+    poll: float = _option(1.0, "duration", "Pause between two readings of queue, KV cache and GPU memory.", least=0.01)
     startup_budget: float = _option(0.0, "duration", "Shown against the elapsed time in `startup`. 0: none.")
     manual_startup: bool = _option(
         False, "flag", "Loaded only when the application calls `loaded()`, not at the end of ASGI's lifespan startup."
@@ -58,8 +58,8 @@ class Settings:
         0.0, "duration", "Requests still in flight this long after SIGTERM are cancelled. 0: the server decides."
     )
     dependencies: str = _option("", "list", "Essential ones, `name=tcp://host:port` or `name=http://host/path`, by comma.")
-    dependency_timeout: float = _option(0.5, "duration", "Time that one check of a dependency may take.", least=0.01)
-    dependency_every: float = _option(10.0, "duration", "Pause between two checks of a dependency, jittered.", least=0.1)
+    dependency_timeout: float = _option(0.5, "duration", "Time that one check of a dependency may take.", least=0.001)
+    dependency_every: float = _option(10.0, "duration", "Pause between two checks of a dependency, jittered.", least=0.01)
     dependency_may_leave: float = _option(
         0.0, "ratio", "Share of the replicas that may leave for one dependency. 0: none (fail open); 1: all."
     )
