@@ -77,8 +77,10 @@ def test_a_fatal_xid_says_that_a_restart_does_not_help() -> None:
     assert hardware([GpuReading("1", xid=None)], [79]) is None
 
 
-async def test_a_dcgm_exporter_is_asked_and_its_failure_is_no_testimony() -> None:
-    answers = [web.Response(text=DCGM), web.Response(status=500), web.Response(text="<html>")]
+async def test_a_dcgm_exporter_is_asked_and_its_failure_is_no_testimony(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "llm.witness")
+    failures = [web.Response(status=500), web.Response(status=500), web.Response(text="<html>")]
+    answers = [web.Response(text=DCGM), *failures, web.Response(text=DCGM)]
 
     async def page(_: web.Request) -> web.Response:
         return answers.pop(0)
@@ -98,10 +100,15 @@ async def test_a_dcgm_exporter_is_asked_and_its_failure_is_no_testimony() -> Non
         assert said.witness.power_high is True
         assert said.witness.hardware is not None
         assert "Xid 79" in said.witness.hardware
-        for _ in range(2):
+        for _ in failures:
             said = await witnesses.testify(moving=False, suspect=True, timeout=2)
             assert said.witness.power_high is None
             assert said.gpus == ()
+        await witnesses.testify(moving=False, suspect=True, timeout=2)
+        told = [record.getMessage().partition(url)[2] for record in caplog.records]
+        assert told == [
+            ") does not testify: 500", ") does not testify: its page shows none of the GPUs ['1']", ") testifies again",
+        ]  # fmt: skip
     finally:
         await scraper.close()
         await runner.cleanup()

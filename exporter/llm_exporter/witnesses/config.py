@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_common.config import Reader
+from llm_common.config.forms import DOCKER_HOST, URL, Form
 
 DOCKER_SOCKET = "unix:///var/run/docker.sock"
 
@@ -79,7 +80,7 @@ def read_witnesses(reader: Reader, base: WitnessConfig) -> WitnessConfig:
         dcgm=_dcgm(reader.mapping("dcgm")) if reader.has("dcgm") else base.dcgm,
         nvml=_nvml(reader.mapping("nvml")) if reader.has("nvml") else base.nvml,
         docker=_docker(reader.mapping("docker")) if reader.has("docker") else base.docker,
-        heartbeat=reader.text("heartbeat", base.heartbeat, pattern=r"https?://\S+"),
+        heartbeat=reader.text("heartbeat", base.heartbeat, form=URL),
     )
     reader.done()
     return read
@@ -91,7 +92,7 @@ def _dcgm(reader: Reader) -> DcgmWitness:
         if not text.isdecimal():
             reader.problem("fatal_xids", f"{text!r} is not the number of an Xid, such as '79'")
     read = DcgmWitness(
-        url=reader.text("url", pattern=r"https?://\S+"),
+        url=reader.text("url", form=URL),
         gpus=tuple(reader.strings("gpus", ())),
         power_high=reader.number("power_high", None, low=1),
         fatal_xids=tuple(int(text) for text in xids if text.isdecimal()) or FATAL_XIDS,
@@ -108,9 +109,9 @@ def _nvml(reader: Reader) -> NvmlWitness:
 
 def _docker(reader: Reader) -> ContainerWitness:
     read = ContainerWitness(
-        host=reader.text("host", DOCKER_SOCKET, pattern=r"(unix|tcp|http|https)://\S+"),
+        host=reader.text("host", DOCKER_SOCKET, form=DOCKER_HOST),
         container=reader.text("container", None),
-        label=reader.text("label", None, pattern=r"[^=\s]+=.+"),
+        label=reader.text("label", None, form=Form(r"[^=\s]+=.+", "KEY=VALUE")),
         compose_project=reader.text("compose_project", None),
         compose_service=reader.text("compose_service", None),
     )

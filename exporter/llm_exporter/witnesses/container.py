@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,8 +11,8 @@ import docker
 from docker.errors import DockerException
 
 from .config import ContainerWitness
+from .silence import Silence
 
-_log = logging.getLogger("llm.witness")
 TIMEOUT = 3
 
 
@@ -33,6 +32,7 @@ class ContainerReader:
     def __init__(self, config: ContainerWitness) -> None:
         self._config = config
         self._client: Any = None
+        self._silence = Silence(f"witness.docker ({config.host})")
 
     def read(self, with_cpu: bool) -> ContainerReading | None:
         """The container now; None if it cannot be told (no daemon, none or several matches)."""
@@ -41,15 +41,16 @@ class ContainerReader:
                 self._client = docker.DockerClient(base_url=self._config.host, version="auto", timeout=TIMEOUT)
             found = self._client.api.containers(all=True, filters=self._config.filters)
             if len(found) != 1:
-                _log.info("%s containers match %s, one is needed", len(found), self._config.filters)
+                self._silence.because(f"{len(found)} containers match {self._config.filters}, one is needed")
                 return None
             identity = found[0]["Id"]
             state = self._client.api.inspect_container(identity)["State"]
             cpu = self._cpu(identity) if with_cpu and state.get("Status") == "running" else None
         except (DockerException, OSError) as error:
-            _log.info("Docker at %s does not tell: %s", self._config.host, error)
+            self._silence.because(str(error))
             self.close()
             return None
+        self._silence.ends()
         return ContainerReading(str(state.get("Status")), unix(state.get("StartedAt")), bool(state.get("OOMKilled")), cpu)
 
     def _cpu(self, identity: str) -> float | None:

@@ -17,6 +17,7 @@ from .config import WitnessConfig
 from .container import ContainerReader, ContainerReading
 from .heartbeat import PATH, loop_evidence
 from .nvml import Nvml
+from .silence import Silence
 
 DCGM_SERIES = tuple(f"DCGM_FI_DEV_{name}" for name in ("FB_USED", "FB_FREE", "GPU_UTIL", "POWER_USAGE", "XID_ERRORS"))
 ONE_CORE = 0.9
@@ -49,6 +50,8 @@ class Witnesses:
         self._learnt = gpu.Learnt()
         self._container = ContainerReader(config.docker) if config.docker is not None else None
         self._cpu: tuple[float, float] | None = None
+        self._no_dcgm = Silence(f"witness.dcgm ({config.dcgm.url if config.dcgm is not None else ''})")
+        self._no_heartbeat = Silence(f"witness.heartbeat ({config.heartbeat})")
 
     async def testify(self, *, moving: bool, suspect: bool, timeout: float) -> Testimony:
         """Take all second looks, at the same time.
@@ -84,9 +87,17 @@ class Witnesses:
         if dcgm is not None:
             page = await self._scraper.request("GET", Access(dcgm.url), "", timeout)
             if page.status != 200:
+                self._no_dcgm.because(str(page.status or page.error))
                 return (), dcgm.fatal_xids
             samples = await off_loop(page.body, lambda: read(page.body, DCGM_SERIES))
-            return gpu.from_dcgm(samples, dcgm.gpus), dcgm.fatal_xids
+            readings = gpu.from_dcgm(samples, dcgm.gpus)
+            if readings:
+                self._no_dcgm.ends()
+            else:
+                self._no_dcgm.because(
+                    f"its page shows none of the GPUs {list(dcgm.gpus)}" if dcgm.gpus else "no GPU on its page"
+                )
+            return readings, dcgm.fatal_xids
         if nvml is not None:
             return await asyncio.to_thread(self._nvml.read, nvml.gpus), ()
         return (), ()
@@ -100,7 +111,12 @@ class Witnesses:
         if self.config.heartbeat is None:
             return None
         page: Page = await self._scraper.request("GET", Access(self.config.heartbeat), PATH, timeout)
-        return loop_evidence(page)
+        evidence = loop_evidence(page)
+        if evidence is None:
+            self._no_heartbeat.because(f"{PATH} is no heartbeat's: {page.status or page.error}")
+        else:
+            self._no_heartbeat.ends()
+        return evidence
 
     def _cpu_high(self, container: ContainerReading | None) -> bool | None:
         before, now = self._cpu, self._monotonic()
