@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_common.config import ConfigError, Reader, load_yaml
+from llm_common.config.forms import PATH, Form
 from llm_exporter.discovery_config import Discovery, read_discovery
 from llm_exporter.engines.custom import Described
 from llm_exporter.target_config import Patience, Target, read_patience
@@ -18,6 +19,8 @@ from llm_exporter.urls import base_url, default_name
 NAME = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:@\[\]%-]{0,199}")
 HIDDEN = r"(token|password|passwd|secret|api_?key|sig|signature)"
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+KIND = Form(r"[a-z][a-z0-9_-]*", "a name of small letters, digits, - and _, which begins with a letter")
+SERIES = Form(r"[a-zA-Z_:][a-zA-Z0-9_:]*", "the name of a series as the page writes it, such as my_steps_total")
 RESERVED_LABELS = frozenset({"target", "lane", "engine_kind", "version", "model", "prefill_blind", "job", "instance"})
 
 
@@ -119,26 +122,25 @@ def read(document: object, problems: list[str], engines: Sequence[str]) -> Confi
 
 def _read_engine(reader: Reader, known: Sequence[str]) -> Described:
     """``engines[]``: an engine that we do not know, by the names of its series."""
-    kind = reader.text("name", pattern=r"[a-z][a-z0-9_-]*")
+    kind = reader.text("name", form=KIND)
     if kind in ("auto", *known):
         reader.problem("name", f"{kind!r} is an engine that is built in; choose another name")
-    series = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
     progress = reader.strings("progress")
     if not progress:
         reader.problem("progress", "at least one counter that moves with every step is needed")
     described = Described(
         kind=kind,
         progress=tuple(progress) or ("none",),
-        running=reader.text("running", pattern=series),
+        running=reader.text("running", form=SERIES),
         waiting=tuple(reader.strings("waiting")),
         lane_labels=tuple(reader.strings("lane_labels", ())),
-        kv=reader.text("kv", None, pattern=series),
-        finished=reader.text("finished", None, pattern=series),
-        generation_tokens=reader.text("generation_tokens", None, pattern=series),
+        kv=reader.text("kv", None, form=SERIES),
+        finished=reader.text("finished", None, form=SERIES),
+        generation_tokens=reader.text("generation_tokens", None, form=SERIES),
         blind=reader.flag("blind", True),
-        metrics_path=reader.text("metrics_path", "/metrics", pattern=r"/\S*"),
-        health_path=reader.text("health_path", None, pattern=r"/\S*"),
-        canary_path=reader.text("canary_path", None, pattern=r"/\S*"),
+        metrics_path=reader.text("metrics_path", "/metrics", form=PATH),
+        health_path=reader.text("health_path", None, form=PATH),
+        canary_path=reader.text("canary_path", None, form=PATH),
     )
     reader.done()
     return described
@@ -161,7 +163,7 @@ def _read_target(
     labels = reader.text_mapping("labels")
     for problem in _label_problems(labels):
         reader.problem("labels", problem)
-    metrics_path = reader.text("metrics_path", None, pattern=r"/\S*")
+    metrics_path = reader.text("metrics_path", None, form=PATH)
     patience = read_patience(reader, defaults, engine)
     reader.done()
     own = described.get(engine)

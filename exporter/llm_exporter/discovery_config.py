@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_common.config import Reader
+from llm_common.config.forms import DNS_LABEL, DOCKER_HOST, URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +69,13 @@ def read_discovery(reader: Reader) -> Discovery:
         entry.done()
     urls = []
     for entry in reader.items("http_sd"):
-        url = entry.text("url", pattern=r"https?://\S+")
+        url = entry.text("url", form=URL)
         token = entry.secret_file("bearer_token_file")
         urls.append(HttpSd(url, entry.duration("refresh", 60.0, low=1.0), token))
         entry.done()
     hosts = []
     for entry in reader.items("docker"):
-        host = entry.text("host", "unix:///var/run/docker.sock", pattern=r"(unix|tcp|http|https)://\S+")
+        host = entry.text("host", "unix:///var/run/docker.sock", form=DOCKER_HOST)
         hosts.append(DockerSd(host, entry.duration("refresh", 15.0, low=1.0), entry.text("network", None)))
         entry.done()
     pods = []
@@ -82,9 +83,9 @@ def read_discovery(reader: Reader) -> Discovery:
         pods.append(
             KubernetesSd(
                 selector=entry.text("selector", "stuckproof.target"),
-                namespace=entry.text("namespace", None, pattern=r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"),
+                namespace=entry.text("namespace", None, form=DNS_LABEL),
                 refresh=entry.duration("refresh", 15.0, low=1.0),
-                api=entry.text("api", None, pattern=r"https?://\S+"),
+                api=entry.text("api", None, form=URL),
                 token_file=entry.secret_file("token_file"),
                 ca_file=entry.text("ca_file", None),
             )

@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from llm_common.config import REQUIRED, Reader
+from llm_common.config.forms import DNS_LABEL
 from llm_remediator.model import RESTART
 from llm_remediator.settings import DockerHost, Endpoint, FixedCommand, KubernetesAccess, LabelledHost
 
 LOCAL = "local"
-DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
 def _url(reader: Reader, key: str, value: object) -> str:
@@ -119,9 +119,9 @@ def read_kubernetes(top: Reader) -> KubernetesAccess | None:
         api=_url(at, "api", at.text("api")) if at.has("api") else None,
         token_file=at.secret_file("token_file"),
         ca_file=ca_file,
-        namespace=at.text("namespace", None, pattern=DNS_LABEL),
+        namespace=at.text("namespace", None, form=DNS_LABEL),
         evict=at.flag("evict", True),
-        lease=at.text("lease", None, pattern=DNS_LABEL),
+        lease=at.text("lease", None, form=DNS_LABEL),
         lease_duration=at.duration("lease_duration", 30.0, low=10.0),
     )
     at.done()

@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 
 from llm_common.config import Reader
+from llm_common.config.forms import DNS_LABEL, Form
 from llm_remediator.config_limits import read_rules
-from llm_remediator.config_places import DNS_LABEL, LOCAL
+from llm_remediator.config_places import LOCAL
 from llm_remediator.model import Backend, Rules, Target
 from llm_remediator.ports import Selector
 from llm_remediator.settings import DockerHost, FixedCommand
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,199}"
+_NAME = Form(
+    r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,199}", "a name of letters, digits and _ . : / @ -, which begins with a letter or digit"
+)
+_SELECTOR = Form(
+    r"[A-Za-z0-9./_-]+=[A-Za-z0-9._-]+(,[A-Za-z0-9./_-]+=[A-Za-z0-9._-]+)*", "a label selector such as app=vllm,tier=gpu"
+)
 
 
 def read_targets(
@@ -22,7 +28,7 @@ def read_targets(
     names: dict[str, str] = {}
     owners: dict[tuple[str, Selector], str] = {}
     for reader in top.items("targets"):
-        name = reader.text("name", pattern=_NAME)
+        name = reader.text("name", form=_NAME)
         if name and name in names:
             reader.problem("name", f"{name} is used by {names[name]} already")
         names.setdefault(name, reader.path)
@@ -54,7 +60,7 @@ def _members(
     if given[0] == "swarm":
         at = reader.mapping("swarm")
         host = _host(at, hosts)
-        selector = Selector(service=at.text("service", pattern=_NAME))
+        selector = Selector(service=at.text("service", form=_NAME))
         at.done()
         return Backend.SWARM, host, (selector,)
     members = raw if isinstance(raw, list) else [raw]
@@ -78,9 +84,9 @@ def _members(
 def _pods(at: Reader) -> Selector:
     """A label selector by equality alone: what it matches must be seen at a glance, and must be one pod."""
     selector = Selector(
-        pods=at.text("selector", pattern=r"[A-Za-z0-9./_-]+=[A-Za-z0-9._-]+(,[A-Za-z0-9./_-]+=[A-Za-z0-9._-]+)*"),
-        namespace=at.text("namespace", None, pattern=DNS_LABEL),
-        pod_container=at.text("container", None, pattern=DNS_LABEL),
+        pods=at.text("selector", form=_SELECTOR),
+        namespace=at.text("namespace", None, form=DNS_LABEL),
+        pod_container=at.text("container", None, form=DNS_LABEL),
     )
     at.done()
     return selector
@@ -109,11 +115,11 @@ def _selector(reader: Reader) -> Selector:
     if len(kinds) != 1:
         reader.problem("", "needs exactly one of: compose_project with compose_service, label, container")
     selector = Selector(
-        compose_project=reader.text("compose_project", pattern=_NAME) if compose else None,
-        compose_service=reader.text("compose_service", pattern=_NAME) if compose else None,
+        compose_project=reader.text("compose_project", form=_NAME) if compose else None,
+        compose_service=reader.text("compose_service", form=_NAME) if compose else None,
         compose_number=reader.integer("compose_number", None, low=1) if compose else None,
-        label=reader.text("label", None, pattern=r"[^=\s][^=]*(=.+)?"),
-        container=reader.text("container", None, pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]*"),
+        label=reader.text("label", None, form=Form(r"[^=\s][^=]*(=.+)?", "a label: KEY or KEY=VALUE")),
+        container=reader.text("container", None, form=Form(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "the name of a container")),
     )
     if selector.container and re.fullmatch(r"[0-9a-f]{12}|[0-9a-f]{64}", selector.container):
         reader.problem("container", "is an id, which changes with every deployment; give its name or compose labels")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_common.config import ConfigError, Reader, format_duration, load_yaml, parse_duration, parse_yaml
+from llm_common.config.forms import PATH, URL
 
 
 @pytest.mark.parametrize(
@@ -149,6 +150,16 @@ def test_all_problems_are_collected_with_their_paths() -> None:
         "mode: 'akt' is not one of observe, act; did you mean act?",
         "share: 2 is out of range; from 0 to 1",
         "retries: must be a whole number, not the number 1.5",
+    ]
+
+
+def test_a_text_of_the_wrong_form_is_told_the_form_in_words() -> None:
+    reader = Reader([], "witness", {"url": "ftp://x", "path": "metrics"})
+    reader.text("url", form=URL)
+    reader.text("path", form=PATH)
+    assert reader.problems == [
+        "witness.url: 'ftp://x' must be a URL such as http://10.0.0.5:9090",
+        "witness.path: 'metrics' must be a path such as /metrics",
     ]
 
 

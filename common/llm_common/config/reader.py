@@ -11,6 +11,8 @@ from typing import Any, Final, overload
 from llm_common.durations import format_duration, parse_duration
 from llm_common.secrets import read_secret
 
+from .forms import Form
+
 
 class _Required:
     def __repr__(self) -> str:
@@ -70,20 +72,18 @@ class Reader:
         key: str,
         default: str | _Required = ...,
         choices: Sequence[str] | None = ...,
-        pattern: str | None = ...,
+        form: Form | None = ...,
     ) -> str: ...
     @overload
-    def text(
-        self, key: str, default: None, choices: Sequence[str] | None = ..., pattern: str | None = ...
-    ) -> str | None: ...
+    def text(self, key: str, default: None, choices: Sequence[str] | None = ..., form: Form | None = ...) -> str | None: ...
     def text(
         self,
         key: str,
         default: str | _Required | None = REQUIRED,
         choices: Sequence[str] | None = None,
-        pattern: str | None = None,
+        form: Form | None = None,
     ) -> str | None:
-        """A non-empty string, one of ``choices`` or wholly matching ``pattern`` where given."""
+        """A non-empty string, one of ``choices`` or of a ``form`` where given."""
         if self._missing(key, default):
             return "" if isinstance(default, _Required) else default
         value = self._values[key]
@@ -101,8 +101,8 @@ class Reader:
             meant = f"; did you mean {close[0]}?" if close else ""
             self.problem(key, f"{value!r} is not one of {', '.join(choices)}{meant}")
             return harmless
-        if pattern is not None and re.fullmatch(pattern, value) is None:
-            self.problem(key, f"{value!r} does not match {pattern}")
+        if form is not None and re.fullmatch(form.pattern, value) is None:
+            self.problem(key, f"{value!r} must be {form.words}")
             return harmless
         return value
 
