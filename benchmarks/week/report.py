@@ -12,8 +12,8 @@ from benchmarks.week.stalls import table as stalls
 
 _PROSE = Path(__file__).with_name("document.md")
 _HEAD = (
-    "| rule | false restarts | requests lost in them | hangs restarted | told a person | missed | median detection "
-    "| downtime |\n|---|---:|---:|---:|---:|---:|---:|---:|"
+    "| rule | false restarts | requests lost in them | hangs restarted | told a person | told for nothing | missed "
+    "| median detection | downtime |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
 )
 
 
@@ -25,7 +25,8 @@ def table(totals: Sequence[Total]) -> str:
 def _row(total: Total) -> str:
     return (
         f"| {total.rule} | {total.false_restarts} | {total.lost_requests} | {total.restarted} of {total.hangs} "
-        f"| {total.paged_only} | {total.missed} | {_clock(total.detection)} | {total.downtime / 60:.0f} min |"
+        f"| {total.paged_only} | {total.false_pages} | {total.missed} | {_clock(total.detection)} "
+        f"| {total.downtime / 60:.0f} min |"
     )
 
 

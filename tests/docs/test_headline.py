@@ -16,17 +16,20 @@ NAMES = {
 }
 
 
-def rows(text: str) -> dict[str, list[str]]:
-    cells = (
-        [cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
-    )
-    return {row[0]: row[1:] for row in cells}
+def rows(text: str, head: str = "rule") -> dict[str, dict[str, str]]:
+    """A table's rows by their first cell, each by the names of its columns."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
+    begin = next(number for number, row in enumerate(cells) if row[0] == head)
+    return {row[0]: dict(zip(cells[begin], row, strict=True)) for row in cells[begin + 1 :] if len(row) == len(cells[begin])}
 
 
 def test_the_readme_quotes_the_week() -> None:
     week = rows((ROOT / "docs" / "explanation" / "simulated-week.md").read_text().partition("Detected hangs and median")[0])
-    quoted = rows((ROOT / "README.md").read_text().partition("## What people use today")[2])
+    quoted = rows((ROOT / "README.md").read_text().partition("## What people use today")[2], "")
     for shown, name in NAMES.items():
-        false, _, restarted, told, missed, median, _ = week[name]
-        found = str(int(re.match(r"\d+", restarted)[0]) + int(told))  # type: ignore[index]
-        assert quoted[shown][:4] == [false, found, missed, median], name
+        played, said = week[name], quoted[shown]
+        found = int(re.match(r"\d+", played["hangs restarted"])[0]) + int(played["told a person"])  # type: ignore[index]
+        assert said["hangs found"] == str(found), name
+        for column in ("false restarts", "missed", "median detection"):
+            assert said[column] == played[column], f"{name}: {column}"

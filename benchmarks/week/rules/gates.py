@@ -8,27 +8,13 @@ from benchmarks.week.page import UNIX_AT_START
 from benchmarks.week.score import Cause
 from benchmarks.week.world import World
 from llm_exporter.judge import Observation, Verdict
-from llm_remediator.model import (
-    Alert,
-    Attempt,
-    Backend,
-    Decision,
-    FleetFacts,
-    FleetMember,
-    ForeignStart,
-    History,
-    Member,
-    Mode,
-    Phase,
-    ProofFacts,
-    Snapshot,
-    Step,
-    Target,
-    Verb,
-    Witness,
-)
+from llm_remediator.containers import Container, Process, Selector
+from llm_remediator.history import Attempt, ForeignStart, History, Phase, Step
+from llm_remediator.outcome import Outcome, Status
 from llm_remediator.policy import decide
-from llm_remediator.ports import Container, Outcome, Process, Proof, Selector, Status, TargetReport
+from llm_remediator.rules import Backend, Mode, Target
+from llm_remediator.snapshot import Alert, Decision, FleetFacts, FleetMember, Member, ProofFacts, Snapshot, Verb, Witness
+from llm_remediator.verdicts import Proof, TargetReport
 from llm_remediator.verification import verify
 
 _CAUSES = {Cause.PERSON: "api", Cause.DEPLOYMENT: "deployment", Cause.POLICY: "policy"}

@@ -1,10 +1,11 @@
 """Two rules that ask ``/health``: a Kubernetes liveness probe, and docker-autoheal over a Docker HEALTHCHECK.
 
 Sources: Kubernetes, "Configure Liveness, Readiness and Startup Probes" (period 10 s, timeout 1 s, failureThreshold 3 are
-its defaults; a startup probe holds the liveness probe back). Docker, Dockerfile reference, HEALTHCHECK (interval 30 s,
-timeout 30 s, retries 3 are its defaults; failures within the start period do not count, a success ends it).
-willfarrell/docker-autoheal, README (it looks every 5 s and restarts what is unhealthy). Both get 20 minutes to start, which
-neither has by default: without them a model that loads longer than 30 or 90 s would never come up.
+its defaults; a startup probe holds the liveness probe back; the kubelet keeps the period whatever a probe takes). Docker,
+Dockerfile reference, HEALTHCHECK (interval 30 s, timeout 30 s, retries 3 are its defaults, and the interval begins when the
+last check ended; failures within the start period do not count, a success ends it). willfarrell/docker-autoheal, README (it
+looks every 5 s and restarts what is unhealthy). Both get 20 minutes to start, which neither has by default: without them a
+model that loads longer than 30 or 90 s would never come up.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ _START = 20 * MINUTE
 
 @dataclass(frozen=True)
 class Probe:
-    """A GET of ``/health``, repeated; times in seconds. `reaction` passes between the verdict and the restart."""
+    """A GET of ``/health``, repeated; times in seconds.
+
+    `reaction` passes between the verdict and the restart. `after_the_last`: the interval begins when the last one ended.
+    """
 
     name: str
     every: float
     timeout: float
     failures: int
     reaction: float
+    after_the_last: bool
 
 
-LIVENESS = Probe("liveness probe", every=10.0, timeout=1.0, failures=3, reaction=0.0)
-AUTOHEAL = Probe("HEALTHCHECK", every=30.0, timeout=30.0, failures=3, reaction=5.0)
+LIVENESS = Probe("liveness probe", every=10.0, timeout=1.0, failures=3, reaction=0.0, after_the_last=False)
+AUTOHEAL = Probe("HEALTHCHECK", every=30.0, timeout=30.0, failures=3, reaction=5.0, after_the_last=True)
 
 
 def install(probe: Probe) -> Callable[[World], None]:
@@ -51,7 +56,7 @@ def install(probe: Probe) -> Callable[[World], None]:
                 failures = 0
             elif begun or world.now - world.started > _START:
                 failures += 1
-            world.at(world.now + probe.every + (0.0 if good else probe.timeout), ask)
+            world.at(world.now + probe.every + (0.0 if good or not probe.after_the_last else probe.timeout), ask)
             if failures >= probe.failures:
                 failures = 0
                 seen = world.restarts

@@ -20,14 +20,15 @@ PROOF_PAUSE = 5.0
 _CANARY_LOOK = 1.0
 SEEN_FOR = 60.0
 """Every shipped alert asks for a state in the last minute (``max_over_time(…[1m])``), then waits its ``for``."""
-_PAGED_AFTER = {
-    State.STUCK: 600.0,  # LLMEngineStuckUnattended
-    State.STARVED: 60.0,  # LLMEngineStarved
-    State.FAILED: 120.0,  # LLMEngineFailed
-    State.UNREACHABLE: 300.0,  # LLMTargetUnreachable
-    State.UNKNOWN: 600.0,  # LLMTargetUnknown
+TOLD_AFTER = {
+    State.STUCK: 600.0 + 10.0,  # LLMEngineStuckUnattended
+    State.STARVED: 60.0 + 60.0,  # LLMEngineStarved
+    State.FAILED: 120.0 + 10.0,  # LLMEngineFailed
+    State.UNREACHABLE: 300.0 + 60.0,  # LLMTargetUnreachable
+    State.UNKNOWN: 600.0 + 60.0,  # LLMTargetUnknown
 }
-"""Alerts that reach a person (rules/alerts.yml). `down` is not counted: a closed port is never a hang here."""
+"""Alerts that reach a person: how long the state holds (rules/alerts.yml), and the ``group_wait`` of its severity's route
+(rules/alertmanager.yml). `down` is not counted: a closed port is never a hang here."""
 
 
 class Stuckproof:
@@ -90,7 +91,7 @@ class Stuckproof:
         """What Prometheus does every 15 s with the states that a person is told of."""
         now = self._world.now
         self._state_at[verdict.state] = now
-        for state, hold in _PAGED_AFTER.items():
+        for state, hold in TOLD_AFTER.items():
             if now - self._state_at.get(state, -SEEN_FOR) >= SEEN_FOR:
                 self._active_since.pop(state, None)
                 self._paged.discard(state)
