@@ -1,4 +1,4 @@
-"""NVIDIA Dynamo worker pages (``DYN_SYSTEM_PORT``): the engine's own series passed through, with Dynamo's beside them.
+"""NVIDIA Dynamo worker pages (``DYN_SYSTEM_PORT``, off by default): the engine's own series passed through, with Dynamo's beside them.
 
 Not run by us. Older workers wrote TensorRT-LLM's prefix with a colon. The system port takes no inference requests: no
 canary. The page is judged by the engine that it shows.

@@ -8,7 +8,8 @@ With disaggregation a KV hand-off that hangs shows in queues of its own, while t
 the other server.
 ``/health`` generates a token and is 503 in healthy long prefills (issues 22511, 10856, 26482), so it proves nothing
 and is asked only until the server has served. ``/health_generate`` is dropped by a busy scheduler and is the gentlest
-canary there is; its own limit is 20 s. Its watchdog kills after 300 to 450 s.
+canary there is; its own limit is 20 s. ``/ready`` is not used: it is 503 while paused, but also once a health check
+failed, and our own canary is one. Its watchdog kills after 300 to 450 s.
 """
 
 from __future__ import annotations
