@@ -11,7 +11,8 @@ from typing import Any
 
 from llm_remediator.config import Endpoint
 from llm_remediator.http_client import JsonClient, checked
-from llm_remediator.ports import ActiveAlert, Outcome
+from llm_remediator.outcome import Outcome
+from llm_remediator.ports import ActiveAlert
 
 TIMEOUT = 10.0
 MATCHER = 'remediate="restart"'

@@ -20,17 +20,17 @@ from llm_common.web import WebConfig, serve
 from llm_remediator.alertmanager_client import HttpAlertmanager
 from llm_remediator.clock import SystemClock
 from llm_remediator.config import Config, check_listen
+from llm_remediator.containers import ContainerRuntime
 from llm_remediator.docker_api import DockerApi
 from llm_remediator.examine import Outside
 from llm_remediator.exporter_client import HttpExporter
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.labelled import Labelled
 from llm_remediator.lease import Lease, LeaseConfig
-from llm_remediator.model import Backend
 from llm_remediator.notify import GrafanaNotifier, WebhookNotifier
 from llm_remediator.origin import BrowserGuard
-from llm_remediator.ports import ContainerRuntime
 from llm_remediator.remediator import Remediator
+from llm_remediator.rules import Backend
 from llm_remediator.runtime_command import CommandRuntime
 from llm_remediator.runtime_docker import DockerRuntime
 from llm_remediator.runtime_kubernetes import KubernetesRuntime

@@ -10,9 +10,10 @@ from llm_remediator import journal_audit
 from llm_remediator.config import Config
 from llm_remediator.examine import Outside, Reports
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Alert
-from llm_remediator.ports import ActiveAlert, Outcome
+from llm_remediator.outcome import Outcome
+from llm_remediator.ports import ActiveAlert
 from llm_remediator.service import StoreError
+from llm_remediator.snapshot import Alert
 
 
 class Asking:

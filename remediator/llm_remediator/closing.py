@@ -6,14 +6,16 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass
 
+from llm_remediator.history import COUNTED_AS_GOOD, Attempt, Latch, Phase, Result
 from llm_remediator.journal_approvals import release
 from llm_remediator.journal_attempts import attempt_by_id, open_attempt, update_attempt
 from llm_remediator.journal_audit import put_notice, record_decision
 from llm_remediator.journal_targets import history, rearm_allowed, set_latch, touch
-from llm_remediator.model import COUNTED_AS_GOOD, Attempt, Decision, Latch, Mode, Phase, Result, Rules
 from llm_remediator.policy import budget_left
 from llm_remediator.policy.words import span
 from llm_remediator.ports import Notice
+from llm_remediator.rules import Mode, Rules
+from llm_remediator.snapshot import Decision
 
 FOR_PEOPLE_ONLY = frozenset({"wrong_container"})
 """Latches that time does not mend: they stay until a person re-arms."""

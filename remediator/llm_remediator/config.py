@@ -20,7 +20,7 @@ from llm_remediator.config_places import (
     read_labelled,
 )
 from llm_remediator.config_targets import read_targets
-from llm_remediator.model import Backend, Mode, Rules
+from llm_remediator.rules import Backend, Mode, Rules
 from llm_remediator.settings import Config, Diagnostics, DockerHost, Endpoint, FixedCommand, TargetBook
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from llm_common.config import Reader, format_duration
-from llm_remediator.model import DAYS, RESTART, Budget, FleetRules, Rules, Window
+from llm_remediator.rules import DAYS, RESTART, Budget, FleetRules, Rules, Window
 from llm_remediator.settings import Diagnostics
 
 STATES = (

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from llm_common.config import REQUIRED, Reader
 from llm_common.config.forms import DNS_LABEL
-from llm_remediator.model import RESTART
+from llm_remediator.rules import RESTART
 from llm_remediator.settings import DockerHost, Endpoint, FixedCommand, KubernetesAccess, LabelledHost
 
 LOCAL = "local"

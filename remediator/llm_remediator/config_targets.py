@@ -8,8 +8,8 @@ from llm_common.config import Reader
 from llm_common.config.forms import DNS_LABEL, Form
 from llm_remediator.config_limits import read_rules
 from llm_remediator.config_places import LOCAL
-from llm_remediator.model import Backend, Rules, Target
-from llm_remediator.ports import Selector
+from llm_remediator.containers import Selector
+from llm_remediator.rules import Backend, Rules, Target
 from llm_remediator.settings import DockerHost, FixedCommand
 
 _NAME = Form(

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from llm_remediator.config import Diagnostics
-from llm_remediator.model import Snapshot
-from llm_remediator.ports import Container, ContainerRuntime
+from llm_remediator.containers import Container, ContainerRuntime
+from llm_remediator.snapshot import Snapshot
 
 LOG_BYTES = 256 * 1024
 

@@ -19,10 +19,11 @@ from docker.errors import DockerException
 from docker.tls import TLSConfig
 
 from llm_remediator.config import DockerHost
+from llm_remediator.containers import RuntimeHealth
 from llm_remediator.docker_facts import api_version
 from llm_remediator.foreign_json import UNREADABLE, loads
 from llm_remediator.host_thread import DeadlineError, HostBusyError, HostThread
-from llm_remediator.ports import Outcome, RuntimeHealth, Status, failed
+from llm_remediator.outcome import Outcome, Status, failed
 
 NEWEST_API = "1.44"
 """Newest version whose answers we know; daemons up to 29 speak it (their minimum is 1.40 to 1.44)."""

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
+from llm_remediator.containers import Container, RuntimeInfo
 from llm_remediator.docker_api import DockerApi, Reply, uses_tls
 from llm_remediator.docker_facts import version_warnings
 from llm_remediator.foreign_json import UNREADABLE, why
-from llm_remediator.ports import Container, Outcome, RuntimeInfo, Status, failed
+from llm_remediator.outcome import Outcome, Status, failed
 from llm_remediator.socket_rules import PROXY_HEADER
 
 T = TypeVar("T")

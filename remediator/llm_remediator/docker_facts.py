@@ -1,4 +1,4 @@
-"""Docker's JSON read into facts (`ports.Container`, `Match`, `Process`, `Event`). Pure.
+"""Docker's JSON read into facts (`containers.Container`, `Match`, `Process`, `Event`). Pure.
 
 Sources: Docker Engine API 1.41 to 1.56 (moby `daemon/container/state.go`, `api/types`), Docker Compose's
 labels (`pkg/api/labels.go`). Podman's compatible API sends the same names.
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
-from llm_remediator.ports import Container, Event, Match, Process, Selector
+from llm_remediator.containers import Container, Event, Match, Process, Selector
 
 COMPOSE = "com.docker.compose."
 FULL_ID = re.compile(r"[0-9a-f]{64}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llm_remediator.model import Snapshot
+from llm_remediator.snapshot import Snapshot
 
 
 def evidence(snapshot: Snapshot) -> dict[str, Any]:

@@ -9,36 +9,19 @@ from dataclasses import dataclass, field, replace
 from llm_remediator import journal_attempts, journal_targets
 from llm_remediator.clockwatch import ClockWatch
 from llm_remediator.config import Config
+from llm_remediator.containers import ContainerRuntime
 from llm_remediator.evidence import evidence
 from llm_remediator.gathering import ask_witnesses, read_pause_file, resolve, sample_processes
+from llm_remediator.history import History, Pause
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import (
-    Alert,
-    Backend,
-    Decision,
-    Fact,
-    FleetFacts,
-    FleetMember,
-    History,
-    Member,
-    Mode,
-    Pause,
-    ProofFacts,
-    Snapshot,
-    Target,
-)
+from llm_remediator.outcome import Status
 from llm_remediator.policy import decide
-from llm_remediator.ports import (
-    AlertmanagerClient,
-    Clock,
-    ContainerRuntime,
-    ExporterClient,
-    Leader,
-    Status,
-    TargetReport,
-)
+from llm_remediator.ports import AlertmanagerClient, Clock, Leader
 from llm_remediator.remedy_command import Commands
+from llm_remediator.rules import Backend, Mode, Target
 from llm_remediator.service import StoreError
+from llm_remediator.snapshot import Alert, Decision, Fact, FleetFacts, FleetMember, Member, ProofFacts, Snapshot
+from llm_remediator.verdicts import ExporterClient, TargetReport
 
 
 @dataclass(frozen=True, slots=True)

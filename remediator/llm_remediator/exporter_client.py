@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from llm_remediator.config import STATES, Endpoint
 from llm_remediator.http_client import JsonClient, checked
-from llm_remediator.ports import Outcome, Proof, TargetReport
+from llm_remediator.outcome import Outcome
+from llm_remediator.verdicts import Proof, TargetReport
 
 READ_TIMEOUT = 10.0
 PROOF_TIMEOUT = 90.0
@@ -17,7 +18,7 @@ PROOF_TIMEOUT = 90.0
 
 
 class HttpExporter:
-    """`ports.ExporterClient` over its `/api/v1`."""
+    """`verdicts.ExporterClient` over its `/api/v1`."""
 
     def __init__(self, endpoint: Endpoint, *, proof_timeout: float = PROOF_TIMEOUT) -> None:
         self._http = JsonClient(endpoint)

@@ -7,19 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_common.config import parse_duration
-from llm_remediator.model import Member, Pause, Target, Witness
+from llm_remediator.containers import Container, ContainerRuntime, Process, the_one
+from llm_remediator.history import Pause
+from llm_remediator.outcome import Outcome, Status
 from llm_remediator.policy.proof import SAMPLES
-from llm_remediator.ports import (
-    ActiveAlert,
-    AlertmanagerClient,
-    Clock,
-    Container,
-    ContainerRuntime,
-    Outcome,
-    Process,
-    Status,
-    the_one,
-)
+from llm_remediator.ports import ActiveAlert, AlertmanagerClient, Clock
+from llm_remediator.rules import Target
+from llm_remediator.snapshot import Member, Witness
 
 SAMPLE_PAUSE = 5.0
 PAUSE_FILE_LASTS = 4 * 3600.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from llm_remediator.containers import Container
+from llm_remediator.history import Attempt
 from llm_remediator.journal_attempts import update_attempt
-from llm_remediator.model import Attempt, Snapshot
 from llm_remediator.policy.words import span
-from llm_remediator.ports import Container, TargetReport
+from llm_remediator.snapshot import Snapshot
+from llm_remediator.verdicts import TargetReport
 
 _WORKING = frozenset({"busy", "idle"})
 

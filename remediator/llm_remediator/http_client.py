@@ -18,7 +18,7 @@ from yarl import URL
 from llm_common.secrets import read_secret
 from llm_remediator.config import Endpoint
 from llm_remediator.foreign_json import UNREADABLE, loads, why
-from llm_remediator.ports import Outcome, Status, failed
+from llm_remediator.outcome import Outcome, Status, failed
 
 T = TypeVar("T")
 

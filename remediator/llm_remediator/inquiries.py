@@ -18,7 +18,7 @@ from llm_remediator.config import Config, Endpoint
 from llm_remediator.foreign_json import UNREADABLE, why
 from llm_remediator.http_client import JsonClient
 from llm_remediator.journal_store import reading
-from llm_remediator.model import Mode
+from llm_remediator.rules import Mode
 from llm_remediator.service import DecisionView
 
 TIMEOUT = 15.0

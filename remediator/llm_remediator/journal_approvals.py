@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 
+from llm_remediator.history import Approval
 from llm_remediator.journal_audit import put_notice
-from llm_remediator.model import Approval, Decision, Mode
 from llm_remediator.ports import Notice
+from llm_remediator.rules import Mode
 from llm_remediator.service import NotPossibleError, StoreError
+from llm_remediator.snapshot import Decision
 
 REPROVEN_WITHIN = 600.0
 """Seconds within which a question that nobody answered is proven again; a longer gap means that it was over meanwhile."""

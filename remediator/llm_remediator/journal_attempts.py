@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from llm_remediator.model import RESTART, Attempt, Phase, Result, Step
+from llm_remediator.history import Attempt, Phase, Result, Step
+from llm_remediator.rules import RESTART
 
 DIAGNOSTIC_LIMIT: Final = 256 * 1024
 """Bytes kept of one captured text, before compression."""

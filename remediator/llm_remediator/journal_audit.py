@@ -7,9 +7,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from llm_remediator.model import Alert, Decision, GateResult
 from llm_remediator.ports import Notice
 from llm_remediator.service import DecisionView, Delivery, GateView
+from llm_remediator.snapshot import Alert, Decision, GateResult
 
 NOTICE_TRIES = 5
 DELIVERIES_KEPT = 100_000

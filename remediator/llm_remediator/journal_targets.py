@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
+from llm_remediator.history import ForeignStart, History, Latch, Pause
 from llm_remediator.journal_approvals import newest
 from llm_remediator.journal_attempts import attempts
-from llm_remediator.model import ForeignStart, History, Latch, Pause
 
 
 def history(db: sqlite3.Connection, target: str, *, simulated: bool) -> History:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from llm_remediator.ports import Container, Match, Selector
+from llm_remediator.containers import Container, Match, Selector
 
 Pod = Mapping[str, Any]
 BARE = "bare/"

@@ -12,8 +12,9 @@ import logging
 import re
 from collections.abc import Mapping
 
-from llm_remediator.model import Backend, Rules, Target
-from llm_remediator.ports import Clock, ContainerRuntime, Selector
+from llm_remediator.containers import ContainerRuntime, Selector
+from llm_remediator.ports import Clock
+from llm_remediator.rules import Backend, Rules, Target
 from llm_remediator.settings import LabelledHost, TargetBook
 
 log = logging.getLogger("llm.remediator.labelled")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from llm_remediator import journal_attempts
+from llm_remediator.history import Attempt
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Attempt
 from llm_remediator.ports import Clock
 from llm_remediator.service import StoreError
 

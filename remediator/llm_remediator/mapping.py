@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-from llm_remediator.ports import Container
+from llm_remediator.containers import Container
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from llm_remediator.config import Endpoint
 from llm_remediator.http_client import JsonClient
-from llm_remediator.ports import Notice, Outcome
+from llm_remediator.outcome import Outcome
+from llm_remediator.ports import Notice
 
 TIMEOUT = 10.0
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from llm_remediator.model import Step
+from llm_remediator.containers import Container
+from llm_remediator.history import Step
+from llm_remediator.outcome import Outcome, Status
 from llm_remediator.policy.words import clock
-from llm_remediator.ports import Container, Outcome, Status
 
 KILL_WAIT = 14.0
 """Seconds dockerd may add to the grace: 10 after SIGKILL, 2 after a direct one, 2 more (`kill.go`, `stop.go`)."""

@@ -14,10 +14,11 @@ from llm_remediator.courier import Courier
 from llm_remediator.diagnose import capture
 from llm_remediator.evidence import evidence
 from llm_remediator.examine import Outside
+from llm_remediator.history import Approval, Pause, Result
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Approval, Decision, Fact, Pause, Result, Snapshot, Target, Verb
 from llm_remediator.policy import decide, explain
 from llm_remediator.ports import Notifier
+from llm_remediator.rules import Target
 from llm_remediator.service import (
     Counters,
     DecisionView,
@@ -29,6 +30,7 @@ from llm_remediator.service import (
     TargetView,
     UnknownTargetError,
 )
+from llm_remediator.snapshot import Decision, Fact, Snapshot, Verb
 from llm_remediator.views import as_if_firing, explanation, target_view, unseen
 from llm_remediator.worker import Worker
 

@@ -15,17 +15,20 @@ from llm_remediator import fault, journal_approvals, journal_attempts, journal_t
 from llm_remediator.audit import AuditLog
 from llm_remediator.closing import Closing, Tally, close, decision_of, record
 from llm_remediator.config import Config
+from llm_remediator.containers import Container
 from llm_remediator.diagnose import capture
 from llm_remediator.examine import Examiner, Outside
+from llm_remediator.history import Attempt, Phase, Result, Step
 from llm_remediator.journal_audit import put_notice, record_decision
 from llm_remediator.journal_thread import JournalThread
 from llm_remediator.ledger import Ledger
-from llm_remediator.model import RESTART, Alert, Attempt, Decision, Phase, Result, Snapshot, Step, Target, Verb
 from llm_remediator.policy import explain
-from llm_remediator.ports import Container, Notice
+from llm_remediator.ports import Notice
 from llm_remediator.remedy_command import CommandRemedy
 from llm_remediator.restarting import POLL, Doctor, Restarting
+from llm_remediator.rules import RESTART, Target
 from llm_remediator.service import StoreError
+from llm_remediator.snapshot import Alert, Decision, Snapshot, Verb
 from llm_remediator.verification import WITNESS_WITHIN, Verification, patience, verify
 
 log = logging.getLogger("llm.remediator.remedy")

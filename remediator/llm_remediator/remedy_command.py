@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from llm_remediator.ports import Clock, Container, ContainerRuntime, Outcome, Selector, Status, failed, the_one
+from llm_remediator.containers import Container, ContainerRuntime, Selector, the_one
+from llm_remediator.outcome import Outcome, Status, failed
+from llm_remediator.ports import Clock
 
 
 class Commands(Protocol):

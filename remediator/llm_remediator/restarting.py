@@ -14,9 +14,11 @@ from typing import Protocol
 
 from llm_remediator import fault, journal_attempts, journal_targets
 from llm_remediator.closing import Closing
+from llm_remediator.containers import Container
+from llm_remediator.history import Phase, Result, Step
 from llm_remediator.ledger import Ledger
-from llm_remediator.model import Phase, Result, Step
-from llm_remediator.ports import Clock, Container, Outcome, Status
+from llm_remediator.outcome import Outcome, Status
+from llm_remediator.ports import Clock
 from llm_remediator.reconcile import Found, Settled, settle
 from llm_remediator.service import StoreError
 

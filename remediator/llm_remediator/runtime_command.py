@@ -21,18 +21,8 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from llm_remediator.config import FixedCommand
-from llm_remediator.ports import (
-    Container,
-    Event,
-    Match,
-    Outcome,
-    Process,
-    RuntimeHealth,
-    RuntimeInfo,
-    Selector,
-    Status,
-    failed,
-)
+from llm_remediator.containers import Container, Event, Match, Process, RuntimeHealth, RuntimeInfo, Selector
+from llm_remediator.outcome import Outcome, Status, failed
 
 SHOW_TIMEOUT = 10.0
 _POLL = 0.05
@@ -53,7 +43,7 @@ class _Ran:
 
 
 class CommandRuntime:
-    """`ports.ContainerRuntime` for the commands of the configuration, one at a time each."""
+    """`containers.ContainerRuntime` for the commands of the configuration, one at a time each."""
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llm_remediator.config import DockerHost
+from llm_remediator.containers import Container, Event, Match, Process, RuntimeHealth, RuntimeInfo, Selector
 from llm_remediator.docker_api import DockerApi
 from llm_remediator.docker_calls import KILL_WAIT, START_MARGIN, Looked, ping, read, said
 from llm_remediator.docker_facts import (
@@ -22,22 +23,11 @@ from llm_remediator.docker_facts import (
 )
 from llm_remediator.docker_log import plain_log
 from llm_remediator.foreign_json import UNREADABLE, loads, why
-from llm_remediator.ports import (
-    Container,
-    Event,
-    Match,
-    Outcome,
-    Process,
-    RuntimeHealth,
-    RuntimeInfo,
-    Selector,
-    Status,
-    failed,
-)
+from llm_remediator.outcome import Outcome, Status, failed
 
 
 class DockerRuntime:
-    """`ports.ContainerRuntime` over the Docker Engine API (Docker, Podman's compatible service)."""
+    """`containers.ContainerRuntime` over the Docker Engine API (Docker, Podman's compatible service)."""
 
     def __init__(
         self,

@@ -14,20 +14,10 @@ from typing import Any
 from urllib.parse import quote
 
 from llm_common.kube import Kube, KubeError, KubeReply
+from llm_remediator.containers import Container, Event, Match, Process, RuntimeHealth, RuntimeInfo, Selector
 from llm_remediator.docker_calls import Looked
 from llm_remediator.kube_pods import BARE, Pod, container_of, identity, living, match
-from llm_remediator.ports import (
-    Container,
-    Event,
-    Match,
-    Outcome,
-    Process,
-    RuntimeHealth,
-    RuntimeInfo,
-    Selector,
-    Status,
-    failed,
-)
+from llm_remediator.outcome import Outcome, Status, failed
 
 WATCH_SECONDS = 10.0
 PAUSE = 1.0
@@ -37,7 +27,7 @@ SCHEDULING = 120.0
 
 
 class KubernetesRuntime:
-    """`ports.ContainerRuntime` over one API server; ids are controllers, incarnations are pods and their starts.
+    """`containers.ContainerRuntime` over one API server; ids are controllers, incarnations are pods and their starts.
 
     Args:
         kube: The API.

@@ -12,22 +12,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from llm_remediator.containers import Container, Event, Match, Process, RuntimeHealth, RuntimeInfo, Selector
 from llm_remediator.docker_api import DockerApi
 from llm_remediator.docker_calls import KILL_WAIT, START_MARGIN, Looked, ping, read, said
 from llm_remediator.docker_facts import unix_time
 from llm_remediator.docker_log import plain_log
-from llm_remediator.ports import (
-    Container,
-    Event,
-    Match,
-    Outcome,
-    Process,
-    RuntimeHealth,
-    RuntimeInfo,
-    Selector,
-    Status,
-    failed,
-)
+from llm_remediator.outcome import Outcome, Status, failed
 
 _SERVICE_ID = re.compile(r"[0-9a-z]{25}")
 _UNFINISHED = frozenset({"updating", "rollback_started", "rollback_paused", "paused"})
@@ -35,7 +25,7 @@ POLL = 1.0
 
 
 class SwarmRuntime:
-    """`ports.ContainerRuntime` over a Swarm manager; ids are service ids, incarnations its running tasks."""
+    """`containers.ContainerRuntime` over a Swarm manager; ids are service ids, incarnations its running tasks."""
 
     def __init__(
         self,

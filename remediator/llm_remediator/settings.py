@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
-from llm_remediator.model import FleetRules, Mode, Rules, Target
+from llm_remediator.rules import FleetRules, Mode, Rules, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llm_remediator.model import Attempt, ForeignStart
-from llm_remediator.ports import Event
+from llm_remediator.containers import Event
+from llm_remediator.history import Attempt, ForeignStart
 from llm_remediator.reconcile import SKEW, window_end
 
 SAME_START = 2.0

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from llm_remediator import journal_attempts, journal_targets
+from llm_remediator.containers import Container
 from llm_remediator.examine import Outside, Reports
+from llm_remediator.history import Attempt, ForeignStart
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Attempt, ForeignStart, Target
-from llm_remediator.ports import Container
+from llm_remediator.rules import Target
 from llm_remediator.service import StoreError
 from llm_remediator.starts import is_ours, starts_from_events
 

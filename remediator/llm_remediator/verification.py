@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llm_remediator.model import Attempt, Result
+from llm_remediator.containers import Container
+from llm_remediator.history import Attempt, Result
+from llm_remediator.outcome import Outcome, Status
 from llm_remediator.policy.words import clock, span
-from llm_remediator.ports import Container, Outcome, Status, TargetReport
+from llm_remediator.verdicts import TargetReport
 
 SKEW = 5.0
 WITNESS_WITHIN = 60.0

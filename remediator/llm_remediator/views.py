@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from llm_remediator.mapping import mismatch
-from llm_remediator.model import Alert, Decision, Fact, GateResult, Mode, Snapshot, Target, Verb
 from llm_remediator.policy import GATES, approval, budget_left, cooldown_until, decide, remedy
 from llm_remediator.policy.words import clock
+from llm_remediator.rules import Mode, Target
 from llm_remediator.service import Explanation, GateView, TargetView
+from llm_remediator.snapshot import Alert, Decision, Fact, GateResult, Snapshot, Verb
 
 _WAITS = {
     Fact.PROCESSES: "a look at its processes",

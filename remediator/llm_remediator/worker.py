@@ -22,11 +22,13 @@ from llm_remediator.config import Config
 from llm_remediator.evidence import evidence
 from llm_remediator.examine import Examiner, Outside, Reports, fleet_members
 from llm_remediator.hindsight import look_back
+from llm_remediator.history import Attempt
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Alert, Attempt, Decision, FleetFacts, Mode, Snapshot, Target, Verb
 from llm_remediator.policy import breaker, decide, explain
 from llm_remediator.remedy import Remedy
+from llm_remediator.rules import Mode, Target
 from llm_remediator.service import StoreError
+from llm_remediator.snapshot import Alert, Decision, FleetFacts, Snapshot, Verb
 from llm_remediator.startwatch import StartWatch
 
 T = TypeVar("T")

@@ -18,8 +18,9 @@ from yarl import URL
 
 from e2e.tiny_docker import SOCKET, Hands, engine, import_image, until
 from llm_remediator.config import DockerHost
+from llm_remediator.containers import Selector, the_one
 from llm_remediator.docker_api import DockerApi
-from llm_remediator.ports import Selector, Status, the_one
+from llm_remediator.outcome import Status
 from llm_remediator.runtime_docker import DockerRuntime
 from llm_remediator.socket_proxy import SocketProxy
 

@@ -17,8 +17,9 @@ from e2e.own_dockerd import OwnDockerd, available
 from e2e.test_docker_runtime import off_loop, proxied
 from e2e.tiny_docker import IMAGE, Hands, until
 from llm_remediator.config import DockerHost
+from llm_remediator.containers import Selector
 from llm_remediator.docker_api import DockerApi
-from llm_remediator.ports import Selector, Status
+from llm_remediator.outcome import Status
 from llm_remediator.runtime_docker import DockerRuntime
 from llm_remediator.runtime_swarm import SwarmRuntime
 

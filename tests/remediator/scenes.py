@@ -5,26 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from llm_remediator.model import (
-    Alert,
-    Attempt,
-    Backend,
-    FleetFacts,
-    FleetMember,
-    ForeignStart,
-    History,
-    Member,
-    Mode,
-    Phase,
-    ProofFacts,
-    Result,
-    Rules,
-    Snapshot,
-    Step,
-    Target,
-    Witness,
-)
-from llm_remediator.ports import Container, Outcome, Process, Proof, Selector, Status, TargetReport
+from llm_remediator.containers import Container, Process, Selector
+from llm_remediator.history import Attempt, ForeignStart, History, Phase, Result, Step
+from llm_remediator.outcome import Outcome, Status
+from llm_remediator.rules import Backend, Mode, Rules, Target
+from llm_remediator.snapshot import Alert, FleetFacts, FleetMember, Member, ProofFacts, Snapshot, Witness
+from llm_remediator.verdicts import Proof, TargetReport
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

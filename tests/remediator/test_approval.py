@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from llm_remediator import journal_approvals
-from llm_remediator.model import Approval, Budget, Decision, Fact, Mode, Rules, Snapshot, Verb
+from llm_remediator.history import Approval
 from llm_remediator.policy import decide, explain
+from llm_remediator.rules import Budget, Mode, Rules
 from llm_remediator.service import NotPossibleError, StoreError
+from llm_remediator.snapshot import Decision, Fact, Snapshot, Verb
 from remediator.scenes import NOW, attempt, box, history, proven, ready, target
 from remediator.world import World
 

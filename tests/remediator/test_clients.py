@@ -18,7 +18,8 @@ from llm_remediator.config import Endpoint
 from llm_remediator.exporter_client import HttpExporter, read_proof, read_report
 from llm_remediator.http_client import JsonClient
 from llm_remediator.notify import GrafanaNotifier, WebhookNotifier
-from llm_remediator.ports import Notice, Status
+from llm_remediator.outcome import Status
+from llm_remediator.ports import Notice
 
 Reply = Callable[[web.Request], Any]
 

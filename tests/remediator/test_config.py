@@ -10,7 +10,7 @@ import yaml
 
 from llm_common.config import ConfigError
 from llm_remediator.config import check_listen, load, parse
-from llm_remediator.model import Backend, Budget, Mode
+from llm_remediator.rules import Backend, Budget, Mode
 
 SMALL: dict[str, Any] = {
     "exporter": "http://exporter:10140",

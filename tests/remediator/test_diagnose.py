@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from llm_remediator.containers import Match, Process, Selector
 from llm_remediator.diagnose import capture
 from llm_remediator.gathering import read_pause_file, resolve, sample_processes
-from llm_remediator.model import Backend, Target
-from llm_remediator.ports import Match, Outcome, Process, Selector, Status, failed
+from llm_remediator.outcome import Outcome, Status, failed
+from llm_remediator.rules import Backend, Target
 from llm_remediator.settings import Diagnostics
 from remediator.scenes import ID, ready
 from remediator.world import Clock, Docker

@@ -16,7 +16,7 @@ from aiohttp import web
 from llm_remediator import docker_api
 from llm_remediator.config import DockerHost
 from llm_remediator.docker_api import DockerApi
-from llm_remediator.ports import Status
+from llm_remediator.outcome import Status
 from llm_remediator.runtime_docker import DockerRuntime
 from llm_remediator.socket_rules import PROXY_HEADER
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_remediator.containers import Match, Selector, the_one
 from llm_remediator.docker_facts import (
     api_version,
     list_filters,
@@ -18,7 +19,6 @@ from llm_remediator.docker_facts import (
     version_warnings,
 )
 from llm_remediator.docker_log import plain_log
-from llm_remediator.ports import Match, Selector, the_one
 
 ID = "ab" * 32
 

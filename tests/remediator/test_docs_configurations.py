@@ -10,7 +10,7 @@ import pytest
 
 from llm_common.config import parse_yaml
 from llm_remediator import config as configuration
-from llm_remediator.model import Backend
+from llm_remediator.rules import Backend
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 

@@ -7,28 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from llm_remediator.model import (
-    Alert,
-    Approval,
-    Backend,
-    Budget,
-    Decision,
-    Fact,
-    FleetRules,
-    Latch,
-    Member,
-    Mode,
-    Pause,
-    ProofFacts,
-    Result,
-    Rules,
-    Snapshot,
-    Verb,
-    Window,
-    Witness,
-)
+from llm_remediator.containers import Process
+from llm_remediator.history import Approval, Latch, Pause, Result
+from llm_remediator.outcome import Outcome, Status
 from llm_remediator.policy import GATES, decide, explain
-from llm_remediator.ports import Outcome, Process, Status
+from llm_remediator.rules import Backend, Budget, FleetRules, Mode, Rules, Window
+from llm_remediator.snapshot import Alert, Decision, Fact, Member, ProofFacts, Snapshot, Verb, Witness
 from remediator.scenes import (
     HOUR,
     ID,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from llm_remediator.model import Backend, Target
-from llm_remediator.ports import Outcome, Selector
+from llm_remediator.containers import Selector
+from llm_remediator.outcome import Outcome
+from llm_remediator.rules import Backend, Target
 from remediator.world import Engine, World
 
 

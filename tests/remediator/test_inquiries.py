@@ -16,8 +16,9 @@ from aiohttp.test_utils import TestServer
 
 from llm_remediator import cli, inquiries, journal_attempts, journal_audit, journal_targets
 from llm_remediator import config as configuration
+from llm_remediator.history import Latch, Pause
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Decision, Latch, Pause, Verb
+from llm_remediator.snapshot import Decision, Verb
 
 Print = Callable[..., tuple[int, str, str]]
 

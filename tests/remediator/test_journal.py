@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from llm_remediator import journal_attempts, journal_audit, journal_targets
+from llm_remediator.history import ForeignStart, Latch, Pause, Phase, Result
 from llm_remediator.journal_schema import MIGRATIONS
 from llm_remediator.journal_store import JournalLockedError, JournalStore, reading
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Alert, Decision, ForeignStart, Latch, Pause, Phase, Result, Verb
 from llm_remediator.service import Delivery, ReceivedAlert, StoreError
+from llm_remediator.snapshot import Alert, Decision, Verb
 
 NOW = 1_800_000_000.0
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from llm_common.kube import Kube, KubeAccess, KubeError
-from llm_remediator.ports import Selector, Status
+from llm_remediator.containers import Selector
+from llm_remediator.outcome import Status
 from llm_remediator.runtime_kubernetes import KubernetesRuntime
 from remediator.kube_api import TOKEN, Cluster, served
 

@@ -8,9 +8,10 @@ import pytest
 
 from llm_common.config import ConfigError
 from llm_remediator.config import parse
+from llm_remediator.containers import Container, Match, Selector
 from llm_remediator.labelled import KEPT, OPT_IN, Labelled
-from llm_remediator.model import Rules
-from llm_remediator.ports import Container, Match, Outcome, Selector, Status, failed
+from llm_remediator.outcome import Outcome, Status, failed
+from llm_remediator.rules import Rules
 from llm_remediator.settings import LabelledHost, TargetBook
 
 SMALL: dict[str, Any] = {

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from llm_remediator import fault
-from llm_remediator.model import Budget, Result, Rules
+from llm_remediator.containers import Container, Match, Selector
+from llm_remediator.history import Result
+from llm_remediator.outcome import Outcome, Status, failed
 from llm_remediator.policy import remedy
-from llm_remediator.ports import Container, Match, Outcome, Selector, Status, failed
 from llm_remediator.remedy_command import CommandRemedy
+from llm_remediator.rules import Budget, Rules
 from llm_remediator.settings import FixedCommand
 from remediator.scenes import HOUR, ID, NOW, attempt, box, history, ready, target
 from remediator.world import Clock, World

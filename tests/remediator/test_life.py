@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from llm_remediator.model import Budget, FleetRules, Mode, Rules
-from llm_remediator.ports import Outcome, Process, Status
+from llm_remediator.containers import Process
+from llm_remediator.outcome import Outcome, Status
+from llm_remediator.rules import Budget, FleetRules, Mode, Rules
 from llm_remediator.service import Delivery, ReceivedAlert, StoreError
 from remediator.world import START, World
 

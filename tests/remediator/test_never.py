@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from llm_remediator import fault, journal_approvals, journal_targets
 from llm_remediator.journal_store import JournalLockedError, reading
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Budget, FleetRules, Rules
+from llm_remediator.rules import Budget, FleetRules, Rules
 from llm_remediator.service import Delivery, NotPossibleError, ReceivedAlert
 from remediator.world import Engine, World
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from llm_remediator.model import Step
-from llm_remediator.ports import Container, Event, Outcome, Status, failed
+from llm_remediator.containers import Container, Event
+from llm_remediator.history import Step
+from llm_remediator.outcome import Outcome, Status, failed
 from llm_remediator.reconcile import KILL_WAIT, MARGIN, Found, settle, window_end
 from llm_remediator.starts import is_ours, starts_from_events
 from remediator.scenes import ID, NOW, attempt, box

@@ -10,8 +10,8 @@ import pytest
 
 from llm_remediator.clock import SystemClock
 from llm_remediator.clockwatch import ClockWatch
-from llm_remediator.model import Mode
-from llm_remediator.ports import Outcome, Status
+from llm_remediator.outcome import Outcome, Status
+from llm_remediator.rules import Mode
 from llm_remediator.service import Delivery, NotPossibleError, ReceivedAlert, UnknownTargetError
 from remediator.world import World
 

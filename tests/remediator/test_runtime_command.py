@@ -15,7 +15,8 @@ import pytest
 import llm_common
 import llm_remediator
 from llm_remediator.config import FixedCommand
-from llm_remediator.ports import Selector, Status
+from llm_remediator.containers import Selector
+from llm_remediator.outcome import Status
 from llm_remediator.runtime_command import CommandRuntime, command_id, systemd_unit, unit_time
 
 SYSTEMCTL = """#!/bin/sh

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from llm_remediator.containers import Container
+from llm_remediator.history import Result
 from llm_remediator.mapping import mismatch
-from llm_remediator.model import Result
-from llm_remediator.ports import Container, Outcome, Status, TargetReport, failed
+from llm_remediator.outcome import Outcome, Status, failed
+from llm_remediator.verdicts import TargetReport
 from llm_remediator.verification import Verification, patience, verify
 from remediator.scenes import ID, NOW, attempt, box, report
 

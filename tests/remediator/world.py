@@ -13,26 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from llm_remediator.config import Config, Diagnostics, Endpoint
+from llm_remediator.containers import Container, Event, Match, Process, RuntimeHealth, RuntimeInfo, Selector
 from llm_remediator.examine import Outside
 from llm_remediator.journal_thread import JournalThread
-from llm_remediator.model import Backend, Budget, FleetRules, Mode, Rules, Target
-from llm_remediator.ports import (
-    ActiveAlert,
-    Container,
-    Event,
-    Match,
-    Notice,
-    Outcome,
-    Process,
-    Proof,
-    RuntimeHealth,
-    RuntimeInfo,
-    Selector,
-    Status,
-    TargetReport,
-    failed,
-)
+from llm_remediator.outcome import Outcome, Status, failed
+from llm_remediator.ports import ActiveAlert, Notice
 from llm_remediator.remediator import Remediator
+from llm_remediator.rules import Backend, Budget, FleetRules, Mode, Rules, Target
+from llm_remediator.verdicts import Proof, TargetReport
 
 START = 1_800_000_000.0
 OK: Outcome[None] = Outcome(Status.OK)

@@ -9,8 +9,10 @@ import promql_parser
 import pytest
 
 from llm_exporter.judge import State
-from llm_remediator.model import Mode, Result, Verb
+from llm_remediator.history import Result
 from llm_remediator.policy import GATES
+from llm_remediator.rules import Mode
+from llm_remediator.snapshot import Verb
 from rules.promql import selectors
 from rules.scenes import STATES, alert_rules
 from rules.test_dashboards import PANELS, concrete

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from llm_remediator.model import Answer, Decision, Fact, GateResult, Mode, Snapshot, Verb
 from llm_remediator.policy import fleet, limits, proof, standing
 from llm_remediator.policy.approval import approval
 from llm_remediator.policy.fleet import breaker
 from llm_remediator.policy.ladder import remedy
 from llm_remediator.policy.limits import budget_left, cooldown_until, failures, starts_in_window
+from llm_remediator.rules import Mode
+from llm_remediator.snapshot import Answer, Decision, Fact, GateResult, Snapshot, Verb
 
 __all__ = [
     "GATES",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from llm_remediator.model import Answer, Approval, Mode, Snapshot, Verb
+from llm_remediator.history import Approval
 from llm_remediator.policy import proof
 from llm_remediator.policy.ladder import remedy
 from llm_remediator.policy.words import clock, needs, passed, refused, span
+from llm_remediator.rules import Mode
+from llm_remediator.snapshot import Answer, Snapshot, Verb
 
 
 def approval(snapshot: Snapshot) -> Answer:

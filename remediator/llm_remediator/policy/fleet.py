@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from llm_remediator.model import Answer, FleetFacts, FleetRules, Snapshot, Verb
 from llm_remediator.policy.words import clock, passed, refused, span
+from llm_remediator.rules import FleetRules
+from llm_remediator.snapshot import Answer, FleetFacts, Snapshot, Verb
 
 SMALL = 4
 """Up to this many targets a percentage means nothing."""

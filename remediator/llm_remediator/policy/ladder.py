@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from llm_remediator.model import Result, Snapshot
+from llm_remediator.history import Result
 from llm_remediator.policy.limits import streak
+from llm_remediator.snapshot import Snapshot
 
 
 def remedy(snapshot: Snapshot) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from llm_remediator.model import COUNTED_AS_GOOD, Answer, Attempt, ForeignStart, History, Rules, Snapshot, Verb
+from llm_remediator.history import COUNTED_AS_GOOD, Attempt, ForeignStart, History
 from llm_remediator.policy.standing import unresolved
 from llm_remediator.policy.words import clock, passed, refused, span
+from llm_remediator.rules import Rules
+from llm_remediator.snapshot import Answer, Snapshot, Verb
 
 FOREIGN_WINDOW = 86400.0
 FOREIGN_LIMIT = 2

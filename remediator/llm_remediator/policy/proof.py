@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from llm_remediator.model import Answer, Backend, Fact, Snapshot, Verb
 from llm_remediator.policy.standing import incarnation_start
 from llm_remediator.policy.words import clock, needs, passed, refused, span
-from llm_remediator.ports import Proof
+from llm_remediator.rules import Backend
+from llm_remediator.snapshot import Answer, Fact, Snapshot, Verb
+from llm_remediator.verdicts import Proof
 
 SAMPLES = 3
 FRESH_WITHIN = 30.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from llm_remediator.model import Answer, Backend, Snapshot, Verb
 from llm_remediator.policy.words import clock as moment
 from llm_remediator.policy.words import passed, refused, span, unasked
+from llm_remediator.rules import Backend
+from llm_remediator.snapshot import Answer, Snapshot, Verb
 
 OBSERVED_WITHIN = 180.0
 """Seconds; the exporter says `unknown` itself after three of its intervals, which may be as long as a minute."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from llm_common.durations import format_duration
-from llm_remediator.model import Answer, Fact, Verb
+from llm_remediator.snapshot import Answer, Fact, Verb
 
 
 def passed(text: str) -> Answer:
