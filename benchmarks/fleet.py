@@ -43,7 +43,7 @@ from llm_exporter.lines import render  # noqa: E402
 from llm_exporter.monitor import Monitor  # noqa: E402
 from llm_exporter.pipeline import Mind, step  # noqa: E402
 from llm_exporter.scrape import Access, Scraper  # noqa: E402
-from llm_exporter.target_config import Canary, Patience, Target  # noqa: E402
+from llm_exporter.target_config import Canary, Target, TargetOptions  # noqa: E402
 
 PAGES_PORT, EXPORTER_PORT, PROMETHEUS_PORT = 19441, 19442, 19443
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -182,7 +182,7 @@ def reading() -> None:
 
 async def judging(rounds: int) -> float:
     """CPU seconds to fetch, read and judge that one page, as Prometheus fetches, reads and stores it."""
-    scraper, settings, mind = Scraper(), Patience(canary=Canary(idle="off")).settings(by_kind("vllm")), Mind.of("vllm")
+    scraper, settings, mind = Scraper(), TargetOptions(canary=Canary(idle="off")).settings(by_kind("vllm")), Mind.of("vllm")
     access = Access(f"http://127.0.0.1:{PAGES_PORT}")
     times = []
     for number in range(rounds):
@@ -264,8 +264,8 @@ def row(*cells: str) -> None:
 async def rendering(count: int) -> None:
     """CPU time between two chances of the event loop while the page of all targets is rendered."""
     clock, scraper, guard = SystemClock(), Scraper(), Guard()
-    quiet = Patience(canary=Canary(confirm=False, idle="off"))
-    monitor = Monitor(Target("t", f"http://127.0.0.1:{PAGES_PORT}", patience=quiet), scraper, clock, guard)
+    quiet = TargetOptions(canary=Canary(confirm=False, idle="off"))
+    monitor = Monitor(Target("t", f"http://127.0.0.1:{PAGES_PORT}", options=quiet), scraper, clock, guard)
     for _ in range(3):
         snapshot = await monitor.observe()
     await scraper.close()

@@ -39,7 +39,7 @@ def target(snapshot: Snapshot) -> Json:
         "version": snapshot.version,
         "model": snapshot.model,
         "labels": dict(snapshot.target.labels),
-        "maintenance": snapshot.target.patience.maintenance,
+        "maintenance": snapshot.target.options.maintenance,
         "state": verdict.state.value,
         "since": snapshot.since or None,
         "reason": verdict.reason,

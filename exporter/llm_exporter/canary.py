@@ -33,7 +33,7 @@ async def ask(
 async def _asked(
     scraper: Scraper, target: Target, plan: CanaryPlan | None, lane: str | None, model: str | None
 ) -> tuple[CanaryResult, str, int | None]:
-    canary = target.patience.canary
+    canary = target.options.canary
     if plan is None:
         return "none", "this engine has no canary", None
     if plan.body is not None and plan.names_model and model is None:

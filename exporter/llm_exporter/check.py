@@ -49,10 +49,10 @@ async def check(target: Target, seconds: float | None, *, canary: bool, clock: C
     for that long and two looks more, so that a bound of that length can pass; an end that cannot change comes earlier.
     """
     clock = clock or SystemClock()
-    patience = target.patience
+    options = target.options
     # Without the canary, the bound alone is trusted: whoever gives the time wants the answer.
-    settings = replace(patience.canary, confirm=canary and patience.canary.confirm, idle="auto" if canary else "off")
-    target = replace(target, patience=replace(patience, canary=settings))
+    settings = replace(options.canary, confirm=canary and options.canary.confirm, idle="auto" if canary else "off")
+    target = replace(target, options=replace(options, canary=settings))
     scraper, guard = Scraper(), Guard()
     monitor = Monitor(target, scraper, clock, guard)
     began = clock.monotonic()
@@ -63,9 +63,9 @@ async def check(target: Target, seconds: float | None, *, canary: bool, clock: C
             snapshot = await monitor.observe()
             looks += 1
             settled, before = before is snapshot.verdict.state, snapshot.verdict.state
-            if looks == 1 and patience.interval is None:
+            if looks == 1 and options.interval is None:
                 pause = PAUSE if monitor.interval <= GENTLE_PAUSE else GENTLE_PAUSE
-                monitor.reconfigure(replace(target, patience=replace(target.patience, interval=pause)))
+                monitor.reconfigure(replace(target, options=replace(target.options, interval=pause)))
             if not monitor.asking and _enough(
                 snapshot, clock.monotonic() - began, seconds, monitor.interval, settled, asked=canary
             ):
@@ -88,7 +88,7 @@ def _enough(snapshot: Snapshot, elapsed: float, seconds: float | None, pause: fl
         # One look may fail, or fall on a change; what two in a row say is said.
         return False
     if asked and state is State.IDLE and not snapshot.canaries:
-        return elapsed >= 3 * snapshot.target.patience.canary.timeout
+        return elapsed >= 3 * snapshot.target.options.canary.timeout
     if asked and snapshot.canaries.get("silent", 0) == 1:
         return False
     held = bool(snapshot.verdict.held)
@@ -150,10 +150,10 @@ def as_json(checked: Checked) -> api.Json:
 async def record(target: Target, seconds: float, path: Path, *, canary: bool) -> int:
     """Watch a target for some time and write everything down; returns the number of looks."""
     clock = SystemClock()
-    patience = target.patience
+    options = target.options
     if not canary:
-        quiet = replace(patience.canary, confirm=False, idle="off")
-        target = replace(target, patience=replace(patience, canary=quiet))
+        quiet = replace(options.canary, confirm=False, idle="off")
+        target = replace(target, options=replace(options, canary=quiet))
     scraper, guard, recorder = Scraper(), Guard(), Recorder(path, clock)
     monitor = Monitor(target, scraper, clock, guard, recorder=recorder)
     began = due = clock.monotonic()

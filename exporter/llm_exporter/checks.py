@@ -10,7 +10,7 @@ FAIL_OPEN_SHARE = 0.2
 
 def of(snapshot: Snapshot, before: Checks) -> Checks:
     """The checks of a snapshot; a limit that was passed stays passed until the value is clearly below it."""
-    limits = snapshot.target.patience.ready_limits
+    limits = snapshot.target.options.ready_limits
     gpu = snapshot.gpu.memory if snapshot.gpu is not None else None
     measured = (
         ("queue", snapshot.waiting, limits.queue),

@@ -24,7 +24,7 @@ from llm_exporter.engines.custom import Described
 from llm_exporter.recording import RecordingError, lines_of
 from llm_exporter.replay import replay, report
 from llm_exporter.service import Options, serve
-from llm_exporter.target_config import Patience, Target
+from llm_exporter.target_config import Target, TargetOptions
 from llm_exporter.terminal import Table
 
 USAGE = 2
@@ -109,15 +109,15 @@ def _raise_file_limit() -> None:
 def _target(args: argparse.Namespace, url: str) -> Target:
     """The one target of a command: the keys of its entry in the configuration, else of the configuration's defaults."""
     target = from_urls([url]).targets[0]
-    patience = Patience()
+    options = TargetOptions()
     if args.config_file:
         config = load(args.config_file, kinds(), need_targets=False)
         same = next((known for known in config.targets if known.url == target.url), None)
-        target, patience = same or target, same.patience if same is not None else config.defaults
+        target, options = same or target, same.options if same is not None else config.defaults
     if args.bearer_token_file:
-        patience = replace(patience, bearer_token_file=args.bearer_token_file)
+        options = replace(options, bearer_token_file=args.bearer_token_file)
     engine = args.engine if args.engine != "auto" else target.engine
-    return replace(target, engine=engine, patience=patience)
+    return replace(target, engine=engine, options=options)
 
 
 def _check(arguments: list[str]) -> int:
@@ -133,7 +133,7 @@ def _record(arguments: list[str]) -> int:
     logs.setup(args.log_level, args.log_format)
     target = _target(args, args.url)
     if args.interval is not None:
-        target = replace(target, patience=replace(target.patience, interval=max(0.1, args.interval), timeout=None))
+        target = replace(target, options=replace(target.options, interval=max(0.1, args.interval), timeout=None))
     try:
         looks = asyncio.run(check.record(target, args.seconds, args.output, canary=args.canary))
     except OSError as error:
@@ -145,10 +145,10 @@ def _record(arguments: list[str]) -> int:
 def _replay(arguments: list[str]) -> int:
     args = replay_parser().parse_args(arguments)
     logs.setup(args.log_level, args.log_format)
-    patience, engine, name, described = _replayed(args)
+    options, engine, name, described = _replayed(args)
     looks = 0
     try:
-        for seen in replay(lines_of(args.file), patience.settings, engine, described):
+        for seen in replay(lines_of(args.file), options.settings, engine, described):
             for line in report(seen, name):
                 print(json.dumps(line, ensure_ascii=False))
             looks += 1
@@ -163,11 +163,11 @@ def _replay(arguments: list[str]) -> int:
     return 0
 
 
-def _replayed(args: argparse.Namespace) -> tuple[Patience, str, str, Sequence[Described]]:
-    """Patience, engine, name, and the engines that the configuration describes, for a replay."""
+def _replayed(args: argparse.Namespace) -> tuple[TargetOptions, str, str, Sequence[Described]]:
+    """Options, engine, name, and the engines that the configuration describes, for a replay."""
     stem = args.file.name.removesuffix(".gz").removesuffix(".jsonl")
     if not args.config_file:
-        return Patience(), "auto", args.target or stem, ()
+        return TargetOptions(), "auto", args.target or stem, ()
     config = load(args.config_file, kinds(), need_targets=False)
     if args.target is None:
         return config.defaults, "auto", stem, config.engines
@@ -177,7 +177,7 @@ def _replayed(args: argparse.Namespace) -> tuple[Patience, str, str, Sequence[De
             return config.defaults, "auto", args.target, config.engines
         names = ", ".join(known.name for known in config.targets)
         raise ConfigError(f"--target {args.target}: the configuration has no such target; it has: {names}")
-    return target.patience, target.engine, target.name, config.engines
+    return target.options, target.engine, target.name, config.engines
 
 
 def _watch(arguments: list[str]) -> NoReturn:

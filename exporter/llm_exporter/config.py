@@ -13,7 +13,7 @@ from llm_common.config import ConfigError, Reader, load_yaml
 from llm_common.config.forms import PATH, Form
 from llm_exporter.discovery_config import Discovery, read_discovery
 from llm_exporter.engines.custom import Described
-from llm_exporter.target_config import Patience, Target, read_patience
+from llm_exporter.target_config import Target, TargetOptions, read_options
 from llm_exporter.urls import base_url, default_name
 
 NAME = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:@\[\]%-]{0,199}")
@@ -29,15 +29,17 @@ class Config:
     """The whole of exporter.yml."""
 
     targets: tuple[Target, ...] = ()
-    defaults: Patience = field(default_factory=Patience)
+    defaults: TargetOptions = field(default_factory=TargetOptions)
     discovery: Discovery = field(default_factory=Discovery)
     max_requests_per_host: int = 32
     engines: tuple[Described, ...] = ()
 
     def effective(self) -> Mapping[str, Any]:
-        """The configuration with every default filled in, secrets masked, as JSON-like data."""
-        shown: Mapping[str, Any] = _masked(asdict(self))
-        return shown
+        """The configuration in the form of its file, with every default filled in and secrets masked."""
+        shown = asdict(self)
+        shown["targets"] = [target | target.pop("options") for target in shown["targets"]]
+        masked: Mapping[str, Any] = _masked(shown)
+        return masked
 
     @property
     def hash(self) -> str:
@@ -91,7 +93,7 @@ def read(document: object, problems: list[str], engines: Sequence[str]) -> Confi
     """The configuration in a YAML document; what is wrong goes to `problems`."""
     top = Reader(problems, "", document)
     defaults_reader = top.mapping("defaults")
-    defaults = read_patience(defaults_reader, Patience())
+    defaults = read_options(defaults_reader, TargetOptions())
     defaults_reader.done()
     described: dict[str, Described] = {}
     for reader in top.items("engines"):
@@ -147,7 +149,7 @@ def _read_engine(reader: Reader, known: Sequence[str]) -> Described:
 
 
 def _read_target(
-    reader: Reader, defaults: Patience, engines: Sequence[str], described: Mapping[str, Described]
+    reader: Reader, defaults: TargetOptions, engines: Sequence[str], described: Mapping[str, Described]
 ) -> Target | None:
     url = reader.text("url")
     base = ""
@@ -164,10 +166,10 @@ def _read_target(
     for problem in _label_problems(labels):
         reader.problem("labels", problem)
     metrics_path = reader.text("metrics_path", None, form=PATH)
-    patience = read_patience(reader, defaults, engine)
+    options = read_options(reader, defaults, engine)
     reader.done()
     own = described.get(engine)
-    return Target(name, base, engine, labels, metrics_path, patience, described=own) if base else None
+    return Target(name, base, engine, labels, metrics_path, options, described=own) if base else None
 
 
 def _label_problems(labels: Mapping[str, str]) -> list[str]:

@@ -33,7 +33,7 @@ async def _try(target: Target, scraper: Scraper, guard: Guard) -> str:
         return f"{said}; no canary"
     if engine.canary.method == "GET":
         return f"{said}; canary: GET {engine.canary.path}"
-    key = target.patience.canary.api_key_file
+    key = target.options.canary.api_key_file
     # A body that no model accepts shows whether the path is there and the key fits, and runs nothing.
     page = await scraper.request("POST", target.access, engine.canary.path, 5.0, json={}, token_file=key)
     if page.status in (401, 403):
@@ -42,5 +42,5 @@ async def _try(target: Target, scraper: Scraper, guard: Guard) -> str:
         return f"{said}; canary: {page.status} on {engine.canary.path}, it cannot confirm anything here"
     if page.status is None:
         return f"{said}; canary: {page.error}"
-    model = target.patience.canary.model or snapshot.model
+    model = target.options.canary.model or snapshot.model
     return f"{said}; canary: {engine.canary.path} is there" + ("" if model else ", but the model's name is not known")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from llm_exporter.config import NAME, RESERVED_LABELS
 from llm_exporter.engines import engines
 from llm_exporter.engines.custom import Described
-from llm_exporter.target_config import Patience, Target
+from llm_exporter.target_config import Target, TargetOptions
 from llm_exporter.urls import base_url, default_name
 
 LABEL = "stuckproof.target"
@@ -40,7 +40,7 @@ class Found:
 class Template:
     """What all discovered targets have from the configuration: its `defaults`, and the engines that it describes."""
 
-    defaults: Patience = field(default_factory=Patience)
+    defaults: TargetOptions = field(default_factory=TargetOptions)
     described: Mapping[str, Described] = field(default_factory=dict)
 
     def target(

@@ -109,7 +109,7 @@ def _info(page: _Page, snapshot: Snapshot) -> None:
         *sorted(snapshot.target.labels.items()),
     ]
     page.add("llm_target_info", 1, *labels)
-    page.add("llm_target_maintenance", snapshot.target.patience.maintenance)
+    page.add("llm_target_maintenance", snapshot.target.options.maintenance)
 
 
 def _checks(page: _Page, checks: Checks) -> None:

@@ -148,7 +148,7 @@ class Looker:
 
     async def _get(self, path: str, timeout: float, key: bool = False) -> Page:
         access = self.target.access
-        token = self.target.patience.canary.api_key_file if key else None
+        token = self.target.options.canary.api_key_file if key else None
         return await self._scraper.request("GET", access, path, timeout, token_file=token)
 
 

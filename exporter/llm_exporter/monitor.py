@@ -64,7 +64,7 @@ class Monitor:
         self._sends_canaries = sends_canaries
         self._recorder = recorder
         self._mind = Mind.of(target.engine, target.described)
-        self._witnesses = Witnesses(target.patience.witness, scraper, clock.monotonic)
+        self._witnesses = Witnesses(target.options.witness, scraper, clock.monotonic)
         self._looker = Looker(scraper, target, clock)
         self._lock = asyncio.Lock()
         self._flight = CanaryFlight(guard, f"canary:{target.name}", self._ask, self._landed)
@@ -74,7 +74,7 @@ class Monitor:
         self._proved: float | None = None
         self._about_for: str | None = None
         self.late = 0
-        self.snapshot = Snapshot(target, interval=target.patience.pace(self._mind.engine).interval, since=clock.unix())
+        self.snapshot = Snapshot(target, interval=target.options.pace(self._mind.engine).interval, since=clock.unix())
 
     @property
     def target(self) -> Target:
@@ -88,14 +88,14 @@ class Monitor:
 
     @property
     def _pace(self) -> Pace:
-        return self.target.patience.pace(self._mind.engine)
+        return self.target.options.pace(self._mind.engine)
 
     def reconfigure(self, target: Target) -> None:
         """Take a changed configuration of the same server; the history stays."""
         self._looker.target = target
-        if target.patience.witness != self._witnesses.config:
-            self._witnesses = Witnesses(target.patience.witness, self._scraper, self._clock.monotonic)
-        self.snapshot = replace(self.snapshot, target=target, interval=target.patience.pace(self._mind.engine).interval)
+        if target.options.witness != self._witnesses.config:
+            self._witnesses = Witnesses(target.options.witness, self._scraper, self._clock.monotonic)
+        self.snapshot = replace(self.snapshot, target=target, interval=target.options.pace(self._mind.engine).interval)
 
     @property
     def asking(self) -> bool:
@@ -145,7 +145,7 @@ class Monitor:
                 step,
                 self._mind,
                 look,
-                self.target.patience.settings(self._mind.engine),
+                self.target.options.settings(self._mind.engine),
                 canary=outcome,
                 own_canary=flying is not None,
                 own_canary_lane=flying.lane if flying is not None else None,
@@ -219,7 +219,7 @@ class Monitor:
             words = "this exporter sends no canaries"
             return CanaryOutcome(request.kind, "none", self._clock.monotonic(), 0.0, words=words)
         engine = self._mind.engine
-        model = self.target.patience.canary.model or self._mind.known.model or self.snapshot.model
+        model = self.target.options.canary.model or self._mind.known.model or self.snapshot.model
         plan = engine.canary if engine is not None else None
         return await canary.ask(self._scraper, self._clock, self.target, plan, request, model)
 

@@ -27,7 +27,7 @@ def after_look(
     """The snapshot after a look that took `seconds`."""
     verdict, look, observation = seen.verdict, seen.look, seen.observation
     health = look.health
-    given = before.target.patience.prefill_blind
+    given = before.target.options.prefill_blind
     missing = dict.fromkeys((*seen.reading.missing, *(name for lane in seen.reading.lanes for name in lane.missing)))
     after = replace(
         before,

@@ -38,7 +38,7 @@ def fleet(snapshots: Sequence[Snapshot], now: float, prefix: str, *, hold: bool 
 
 
 def _row(snapshot: Snapshot, now: float, prefix: str) -> str:
-    maintenance = " <small>(maintenance)</small>" if snapshot.target.patience.maintenance else ""
+    maintenance = " <small>(maintenance)</small>" if snapshot.target.options.maintenance else ""
     cells = [
         ("State", _badge(snapshot.verdict.state)),
         ("Since", _ago(snapshot.since, now)),

@@ -57,7 +57,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class TargetOptions:
     """Every key that ``defaults`` and a target share; durations in seconds, None = the engine's own default."""
 
     interval: float | None = None
@@ -118,18 +118,18 @@ class Target:
     engine: str = "auto"
     labels: Mapping[str, str] = field(default_factory=dict)
     metrics_path: str | None = None
-    patience: Patience = field(default_factory=Patience)
+    options: TargetOptions = field(default_factory=TargetOptions)
     source: str = "config"
     described: Described | None = None
 
     @property
     def access(self) -> Access:
         """How the scraper reaches it."""
-        tls = self.patience.tls
-        return Access(self.url, self.patience.bearer_token_file, tls.ca_file, tls.insecure_skip_verify)
+        tls = self.options.tls
+        return Access(self.url, self.options.bearer_token_file, tls.ca_file, tls.insecure_skip_verify)
 
 
-def read_patience(reader: Reader, base: Patience, engine: str = "auto") -> Patience:
+def read_options(reader: Reader, base: TargetOptions, engine: str = "auto") -> TargetOptions:
     """Read the shared keys of a mapping; what it does not give comes from `base`."""
     read = replace(
         base,

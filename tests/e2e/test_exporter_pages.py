@@ -16,7 +16,7 @@ from exporter.virtual_time import VirtualClock
 from llm_exporter.clock import SystemClock
 from llm_exporter.config import Config
 from llm_exporter.service import Options, Service
-from llm_exporter.target_config import Canary, Patience, Target
+from llm_exporter.target_config import Canary, Target, TargetOptions
 from llm_exporter.web import Web
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -24,7 +24,7 @@ PICTURES = Path(__file__).parents[2] / "docs" / "images"
 # WRITE_PICTURES=1 with -k fleet renews the pictures of the docs.
 PICTURED = "WRITE_PICTURES" in os.environ
 INJECTION = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
-QUICK = Patience(
+QUICK = TargetOptions(
     interval=1.0, timeout=0.9, stalled_after=3.0, stuck_after=60.0, start_grace=0.0,
     canary=Canary(timeout=0.2, idle="off", confirm=False),
 )  # fmt: skip
@@ -35,9 +35,9 @@ async def exporter() -> AsyncIterator[str]:
     """An exporter that saw a stuck, a busy, and a closed server; gives its URL."""
     async with serving(Engine(running=4, steps=9, tokens=9)) as stuck, serving(Engine(running=12, waiting=40)) as busy:
         targets = (
-            Target("hung", stuck.base, labels={"team": "search" if PICTURED else INJECTION}, patience=QUICK),
-            Target("saturated", busy.base, patience=QUICK),
-            Target("gone", "http://127.0.0.1:1", patience=QUICK),
+            Target("hung", stuck.base, labels={"team": "search" if PICTURED else INJECTION}, options=QUICK),
+            Target("saturated", busy.base, options=QUICK),
+            Target("gone", "http://127.0.0.1:1", options=QUICK),
         )
         clock = VirtualClock(unix=SystemClock().unix() - 120)
         service = Service(lambda: Config(targets=targets), Options(), clock)

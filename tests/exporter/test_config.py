@@ -26,10 +26,10 @@ def problems_of(text: str) -> list[str]:
 
 
 def test_every_default_is_the_designs() -> None:
-    patience = parsed("targets: [{url: 'http://a:1'}]").targets[0].patience
-    assert patience.pace(by_kind("vllm")) == (5.0, 4.0)
-    assert patience.pace(by_kind("llamacpp")) == (15.0, 14.0)
-    settings = patience.settings(by_kind("vllm"))
+    options = parsed("targets: [{url: 'http://a:1'}]").targets[0].options
+    assert options.pace(by_kind("vllm")) == (5.0, 4.0)
+    assert options.pace(by_kind("llamacpp")) == (15.0, 14.0)
+    settings = options.settings(by_kind("vllm"))
     assert (settings.stalled_after, settings.stuck_after, settings.stuck_after_blind) == (30, None, 900)
     assert (settings.starved_after, settings.start_grace, settings.blocked_after) == (600, 600, 300)
     assert (settings.confirm, settings.idle_canary, settings.canary_every, settings.canary_timeout) == (True, True, 900, 30)
@@ -42,7 +42,7 @@ targets:
   - {name: a, url: 'http://a:1'}
   - {name: b, url: 'http://b:1', stuck_after: 2m, canary: {timeout: 7s}, labels: {team: x, tier: 1}}
 """)
-    a, b = (target.patience for target in config.targets)
+    a, b = (target.options for target in config.targets)
     assert a.pace(by_kind("llamacpp")) == (2.0, 1.8)
     assert (a.stuck_after, a.canary.idle, a.canary.timeout) == (60, "off", 5)
     assert (b.stuck_after, b.canary.idle, b.canary.timeout) == (120, "off", 7)
@@ -51,7 +51,7 @@ targets:
 
 def test_more_patience_with_a_sighted_source_is_no_less_with_a_blind_one() -> None:
     config = parsed("targets: [{name: a, url: 'http://a:1', stuck_after: 20m}]")
-    settings = config.targets[0].patience.settings(None)
+    settings = config.targets[0].options.settings(None)
     assert (settings.stuck_after, settings.stuck_after_blind) == (1200, 1200)
 
 

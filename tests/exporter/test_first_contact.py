@@ -18,7 +18,7 @@ from exporter.virtual_time import VirtualClock, until
 from llm_common.guard import Guard
 from llm_exporter.monitor import Monitor
 from llm_exporter.scrape import Scraper
-from llm_exporter.target_config import Canary, Patience, Target
+from llm_exporter.target_config import Canary, Target, TargetOptions
 
 PAGES = Path(__file__).parents[1] / "pages"
 TEXT = "text/plain; version=0.0.4"
@@ -76,8 +76,8 @@ class Bench:
 
     def monitor(self, server: Server, engine: str = "auto", *, without_metrics: bool = False) -> Monitor:
         canary = Canary(timeout=2.0, every=60.0, without_metrics=without_metrics)
-        patience = Patience(interval=1.0, timeout=1.0, start_grace=0.0, canary=canary)
-        target = Target(name="t", url=server.base, engine=engine, patience=patience)
+        options = TargetOptions(interval=1.0, timeout=1.0, start_grace=0.0, canary=canary)
+        target = Target(name="t", url=server.base, engine=engine, options=options)
         return Monitor(target, self.scraper, self.clock, self.guard)
 
 

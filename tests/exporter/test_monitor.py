@@ -19,9 +19,9 @@ from llm_exporter.monitor import Monitor
 from llm_exporter.recording import Recorder, lines_of
 from llm_exporter.replay import replay
 from llm_exporter.scrape import Scraper
-from llm_exporter.target_config import Canary, Patience, Target
+from llm_exporter.target_config import Canary, Target, TargetOptions
 
-QUICK = Patience(
+QUICK = TargetOptions(
     interval=1.0, timeout=0.5, stalled_after=3.0, stuck_after=10.0, start_grace=0.0,
     canary=Canary(timeout=0.3, every=60.0),
 )  # fmt: skip
@@ -35,9 +35,9 @@ class Bench:
     scraper: Scraper
     guard: Guard
 
-    def monitor(self, engine: Engine, patience: Patience = QUICK, **options: object) -> Monitor:
-        target = Target(name="t", url=engine.base, patience=patience)
-        return Monitor(target, self.scraper, self.clock, self.guard, **options)  # type: ignore[arg-type]
+    def monitor(self, engine: Engine, options: TargetOptions = QUICK, **more: object) -> Monitor:
+        target = Target(name="t", url=engine.base, options=options)
+        return Monitor(target, self.scraper, self.clock, self.guard, **more)  # type: ignore[arg-type]
 
     async def run(self, monitor: Monitor) -> None:
         self.guard.spawn("monitor:t", monitor.run)
@@ -269,7 +269,7 @@ async def test_two_targets_never_affect_each_other(bench: Bench) -> None:
     async with serving(Engine(running=1)) as good, hostile.raw_server(hostile.floods) as bad:
         healthy = bench.monitor(good)
         sick = Monitor(
-            Target(name="sick", url=bad, patience=replace(QUICK, timeout=0.5)), bench.scraper, bench.clock, bench.guard
+            Target(name="sick", url=bad, options=replace(QUICK, timeout=0.5)), bench.scraper, bench.clock, bench.guard
         )
         for _ in range(5):
             good.work()
@@ -288,7 +288,7 @@ async def test_a_changed_configuration_keeps_the_history(bench: Bench) -> None:
             await bench.clock.advance(1.0)
         assert monitor.snapshot.verdict.state is State.STALLED
         before = monitor.snapshot.verdict.lanes[0].flat_since
-        monitor.reconfigure(replace(monitor.target, patience=replace(QUICK, stalled_after=4.5), labels={"team": "x"}))
+        monitor.reconfigure(replace(monitor.target, options=replace(QUICK, stalled_after=4.5), labels={"team": "x"}))
         await bench.clock.advance(1.0)
         assert monitor.snapshot.verdict.lanes[0].flat_since == before
         assert monitor.snapshot.target.labels == {"team": "x"}

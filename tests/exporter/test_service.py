@@ -17,10 +17,10 @@ from exporter.virtual_time import VirtualClock
 from llm_exporter.config import Config
 from llm_exporter.discovery_config import Discovery, FileSd
 from llm_exporter.service import Options, Service, calm_collector
-from llm_exporter.target_config import Canary, Patience, Target
+from llm_exporter.target_config import Canary, Target, TargetOptions
 from llm_exporter.web import Web
 
-CALM = Patience(interval=1.0, timeout=0.5, canary=Canary(confirm=False, idle="off"))
+CALM = TargetOptions(interval=1.0, timeout=0.5, canary=Canary(confirm=False, idle="off"))
 
 
 @dataclass
@@ -79,7 +79,7 @@ async def test_a_reload_while_it_starts_waits_for_the_start(running: Running, tm
 async def test_a_reload_takes_every_key(running: Running) -> None:
     """The bound per host and the files of trust too, which are no key of a target."""
     async with serving(Engine(running=1)) as engine:
-        targets = tuple(Target(f"t{n}", engine.base, patience=CALM) for n in range(6))
+        targets = tuple(Target(f"t{n}", engine.base, options=CALM) for n in range(6))
         for bound in (2, 1, 6):
             running.config = Config(targets=targets, max_requests_per_host=bound)
             await running.service.reload()
@@ -92,7 +92,7 @@ async def test_a_reload_takes_every_key(running: Running) -> None:
 async def test_the_hash_follows_the_configuration(running: Running) -> None:
     before = running.service.state.hash
     assert before == Config().hash
-    running.config = Config(targets=(Target("t", "http://127.0.0.1:1", patience=CALM),))
+    running.config = Config(targets=(Target("t", "http://127.0.0.1:1", options=CALM),))
     await running.service.reload()
     assert running.service.state.hash == running.config.hash != before
 
@@ -101,7 +101,7 @@ async def test_no_name_that_a_server_gives_its_model_breaks_a_page(running: Runn
     """Half a surrogate pair is valid in JSON and in no encoding: one model's name must not cost the fleet its metrics."""
     model = 'a"b\\c\nd\ud800<script>'
     async with serving(Engine(running=1)) as engine:
-        running.config = Config(targets=(Target("t", engine.base, patience=CALM, labels={"note": "\udfff"}),))
+        running.config = Config(targets=(Target("t", engine.base, options=CALM, labels={"note": "\udfff"}),))
         await running.service.start()
         await running.service.reload()
         monitor = running.service.fleet.monitor("t")

@@ -25,10 +25,10 @@ from llm_exporter.config import Config
 from llm_exporter.judge import State
 from llm_exporter.names import OWN_FAMILIES, TARGET_FAMILIES
 from llm_exporter.service import Options, Service
-from llm_exporter.target_config import Canary, Limits, Patience, Target
+from llm_exporter.target_config import Canary, Limits, Target, TargetOptions
 from llm_exporter.web import Web
 
-QUICK = Patience(
+QUICK = TargetOptions(
     interval=1.0, timeout=0.5, stalled_after=3.0, stuck_after=6.0, start_grace=0.0,
     canary=Canary(timeout=0.2, confirm=False, idle="off"),
 )  # fmt: skip
@@ -94,7 +94,7 @@ async def engine() -> AsyncIterator[Engine]:
 @pytest.fixture
 async def exporter(engine: Engine) -> AsyncIterator[Exporter]:
     labels = {"team": 'a"b\\c\nd<script>'}
-    exporter, runner = await started([Target("t one", engine.base, labels=labels, patience=QUICK)])
+    exporter, runner = await started([Target("t one", engine.base, labels=labels, options=QUICK)])
     yield exporter
     await exporter.session.close()
     await exporter.service.stop()
@@ -303,7 +303,7 @@ async def test_probes_follow_the_table(exporter: Exporter, engine: Engine) -> No
 async def test_a_limit_has_hysteresis(exporter: Exporter, engine: Engine) -> None:
     monitor = exporter.service.fleet.monitor("t one")
     assert monitor is not None
-    monitor.reconfigure(replace(monitor.target, patience=replace(QUICK, ready_limits=Limits(queue=10))))
+    monitor.reconfigure(replace(monitor.target, options=replace(QUICK, ready_limits=Limits(queue=10))))
     for waiting, ready in ((5, 200), (10, 503), (9.5, 503), (8.9, 200), (9.5, 200), (12, 503)):
         engine.waiting = waiting
         engine.work()
@@ -316,7 +316,7 @@ async def test_a_limit_has_hysteresis(exporter: Exporter, engine: Engine) -> Non
 
 async def test_if_too_many_would_be_killed_at_once_none_is() -> None:
     async with serving(Engine(running=1)) as engine:
-        targets = [Target(f"t{n}", engine.base, patience=QUICK) for n in range(3)]
+        targets = [Target(f"t{n}", engine.base, options=QUICK) for n in range(3)]
         exporter, runner = await started(targets)
         try:
             await stick(exporter, engine)
@@ -344,8 +344,8 @@ async def test_health_is_the_exporters_own_and_ready_waits_for_the_first_round(e
 
 async def test_a_reload_keeps_the_history_of_targets_that_stay(exporter: Exporter, engine: Engine) -> None:
     await stick(exporter, engine)
-    stays = Target("t one", engine.base, labels={"team": "new"}, patience=QUICK)
-    exporter.configs[0] = Config(targets=(stays, Target("new", engine.base, patience=QUICK)))
+    stays = Target("t one", engine.base, labels={"team": "new"}, options=QUICK)
+    exporter.configs[0] = Config(targets=(stays, Target("new", engine.base, options=QUICK)))
     assert (await exporter.session.post("/-/reload")).status == 200
     assert (await exporter.json("/api/v1/targets/t%20one"))["state"] == "stuck"  # type: ignore[index]
     assert 'team="new"' in await exporter.page("/metrics")
@@ -371,7 +371,7 @@ async def test_a_bad_reload_keeps_the_old_configuration_and_says_so(exporter: Ex
 
 
 async def test_reload_over_http_is_off_unless_asked_for(engine: Engine) -> None:
-    exporter, runner = await started([Target("t", engine.base, patience=QUICK)], lifecycle=False)
+    exporter, runner = await started([Target("t", engine.base, options=QUICK)], lifecycle=False)
     try:
         async with exporter.session.post("/-/reload") as response:
             assert response.status == 403
@@ -384,7 +384,7 @@ async def test_reload_over_http_is_off_unless_asked_for(engine: Engine) -> None:
 
 async def test_the_shown_configuration_is_yaml_with_every_default(exporter: Exporter) -> None:
     shown = yaml.safe_load(await exporter.page("/config"))
-    assert shown["targets"][0]["patience"]["stalled_after"] == 3.0
+    assert shown["targets"][0]["stalled_after"] == 3.0
     assert shown["defaults"]["stuck_after_blind"] == 900.0
 
 
