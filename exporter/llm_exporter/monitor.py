@@ -92,6 +92,9 @@ class Monitor:
 
     def reconfigure(self, target: Target) -> None:
         """Take a changed configuration of the same server; the history stays."""
+        if target.options != self.target.options:
+            # A key that was wrong may be right now: what was refused to us is asked for again.
+            self._looker.forget()
         self._looker.target = target
         if target.options.witness != self._witnesses.config:
             self._witnesses = Witnesses(target.options.witness, self._scraper, self._clock.monotonic)

@@ -210,6 +210,19 @@ async def test_side_endpoints_that_are_not_there_are_not_asked_again(bench: Benc
         assert engine.asked["/v1/models"] == 1
 
 
+async def test_what_was_refused_is_asked_for_again_with_another_configuration(bench: Bench) -> None:
+    async with serving(Engine(running=1)) as engine:
+        monitor = bench.monitor(engine)
+        await bench.run(monitor)
+        await bench.clock.advance(2.0)
+        monitor.reconfigure(replace(monitor.target, labels={"team": "x"}))
+        await bench.clock.advance(2.0)
+        assert engine.asked["/is_sleeping"] == 1
+        monitor.reconfigure(replace(monitor.target, options=replace(QUICK, maintenance=True)))
+        await bench.clock.advance(2.0)
+        assert engine.asked["/is_sleeping"] == 2
+
+
 async def test_failed_looks_have_their_reason_counted_and_never_old_numbers(bench: Bench) -> None:
     async with serving(Engine(running=1)) as engine:
         monitor = bench.monitor(engine)
