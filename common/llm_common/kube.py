@@ -184,5 +184,5 @@ def _bounded(data: bytearray) -> None:
 def _json(data: bytes) -> Any:
     try:
         return json.loads(data) if data.strip() else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return data.decode("utf-8", "replace")

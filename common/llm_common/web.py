@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from llm_common.config import Reader, load_yaml
 from llm_common.errors import ConfigError
 from llm_common.secrets import read_secret
 
 _log = logging.getLogger("llm.web")
+_server_log = logging.getLogger("llm.web.server")
 OPEN_PATHS = frozenset({"/-/healthy", "/-/ready"})
 _TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {
@@ -225,6 +227,16 @@ def _middleware(gatekeeper: _Gatekeeper) -> Any:
     return authenticate
 
 
+def _blame_the_sender(record: logging.LogRecord) -> bool:
+    """Broken HTTP, a scanner's for one, is a quiet line and no error with a traceback."""
+    fault = record.exc_info[1] if record.exc_info else None
+    if not isinstance(fault, HttpProcessingError):
+        return True
+    record.levelno, record.levelname = logging.INFO, "INFO"
+    record.msg, record.args, record.exc_info = f"not HTTP: {fault.message.splitlines()[0]}", (), None
+    return _log.isEnabledFor(logging.INFO)
+
+
 async def serve(app: web.Application, listen: Sequence[str], web_config_file: str | None = None) -> web.AppRunner:
     """Serve ``app`` on every address until ``runner.cleanup()``; ``ConfigError`` if an address is taken.
 
@@ -237,7 +249,10 @@ async def serve(app: web.Application, listen: Sequence[str], web_config_file: st
         context = config.ssl_context()
         app.middlewares.insert(0, _middleware(_Gatekeeper(config, context)))
     # Nobody has a reason to compress what is sent to us; aiohttp answers a broken one with 500 and tracebacks.
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=3.0, auto_decompress=False)
+    _server_log.addFilter(_blame_the_sender)
+    runner = web.AppRunner(
+        app, access_log=None, logger=_server_log, handle_signals=False, shutdown_timeout=3.0, auto_decompress=False
+    )
     await runner.setup()
     for address, (host, port) in zip(listen, addresses, strict=True):
         try:

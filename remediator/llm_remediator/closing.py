@@ -84,7 +84,9 @@ def latch_target(
 
 def simulate(db: sqlite3.Connection, decision: Decision, decision_id: int) -> Attempt:
     """Observe mode: note when it would have been restarted; cooldown and budget count it from then on."""
-    attempt_id = open_attempt(db, decision.target, at=decision.at, simulated=True, decision_id=decision_id)
+    attempt_id = open_attempt(
+        db, decision.target, at=decision.at, simulated=True, decision_id=decision_id, remedy=decision.remedy
+    )
     text = "mode observe: nothing was done"
     update_attempt(db, attempt_id, phase=Phase.CLOSED, result=Result.SIMULATED, closed_at=decision.at, detail=text)
     return attempt_by_id(db, attempt_id)

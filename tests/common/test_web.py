@@ -1,6 +1,7 @@
 """The web server: addresses, credentials, TLS; the two health paths stay open."""
 
 import asyncio
+import logging
 import socket
 import ssl
 from pathlib import Path
@@ -158,3 +159,29 @@ async def test_a_taken_port_is_said_and_nothing_stays_open() -> None:
         port = holder.getsockname()[1]
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
             await serve(application(), [f"127.0.0.1:{port}"])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+    ids=["no host", "negative length", "endless path"],
+)
+async def test_broken_http_is_one_quiet_line_and_no_traceback(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    runner = await serve(application(), [f"127.0.0.1:{port}"])
+    try:
+        with caplog.at_level(logging.INFO):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            assert b" 400 " in await asyncio.wait_for(reader.readline(), 10)
+            writer.close()
+            await writer.wait_closed()
+    finally:
+        await runner.cleanup()
+    (record,) = [r for r in caplog.records if r.name == "llm.web.server"]
+    assert (record.levelname, record.exc_info) == ("INFO", None)
+    assert "not HTTP" in record.getMessage()

@@ -15,7 +15,7 @@ from llm_remediator.history import Result
 from llm_remediator.outcome import Outcome, Status, failed
 from llm_remediator.policy import remedy
 from llm_remediator.remedy_command import CommandRemedy
-from llm_remediator.rules import Budget, Rules
+from llm_remediator.rules import Budget, Mode, Rules
 from llm_remediator.settings import FixedCommand
 from remediator.scenes import HOUR, ID, NOW, attempt, box, history, ready, target
 from remediator.world import Clock, World
@@ -85,6 +85,14 @@ async def test_nothing_helps_budget_then_one_latch(make: Make) -> None:
     await world.looks(5 * HOUR)
     assert (len(world.docker.restarts), len(world.commands.ran)) == (1, 2)
     assert world.inbox.events().count("latched") == 1
+
+
+async def test_observe_climbs_too_and_touches_nothing(make: Make) -> None:
+    world = make(mode=Mode.OBSERVE)
+    await world.looks(2 * HOUR)
+    assert (world.docker.restarts, world.commands.ran) == ([], [])
+    rows = await world.journal.run(lambda db: db.execute("SELECT remedy FROM attempts ORDER BY id").fetchall())
+    assert [row["remedy"] for row in rows] == ["restart", "recreate", "recreate"]
 
 
 @pytest.mark.parametrize(
