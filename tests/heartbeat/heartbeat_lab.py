@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,6 @@ class Server:
     port: int
     side: int
     log: Path
-    extra: dict[str, Any] = field(default_factory=dict)
 
     def get(self, path: str, **kwargs: Any) -> Answer:
         return request(self.port, path, **kwargs)
