@@ -63,15 +63,13 @@ async def check(target: Target, seconds: float | None, *, canary: bool, clock: C
             snapshot = await monitor.observe()
             looks += 1
             settled, before = before is snapshot.verdict.state, snapshot.verdict.state
-            if looks == 1 and options.interval is None:
-                pause = PAUSE if monitor.interval <= GENTLE_PAUSE else GENTLE_PAUSE
-                monitor.reconfigure(replace(target, options=replace(target.options, interval=pause)))
-            if not monitor.asking and _enough(
-                snapshot, clock.monotonic() - began, seconds, monitor.interval, settled, asked=canary
-            ):
+            # Only the pauses are shorter than in the service: a page may take as long as it may there.
+            hurried = PAUSE if monitor.interval <= GENTLE_PAUSE else GENTLE_PAUSE
+            pause = hurried if options.interval is None else options.interval
+            if not monitor.asking and _enough(snapshot, clock.monotonic() - began, seconds, pause, settled, asked=canary):
                 # The clause about our requests is true only if the last look was at rest.
                 return Checked(snapshot, looks, sum(monitor.snapshot.canaries.values()), seconds, canary)
-            await clock.sleep(monitor.interval)
+            await clock.sleep(pause)
     finally:
         await monitor.stop()
         await guard.stop()

@@ -30,6 +30,7 @@ class Engine:
     canary_status: int = 200
     canary_hangs: bool = False
     metrics_hang: bool = False
+    metrics_seconds: float = 0.0
     asked: Counter[str] = field(default_factory=Counter)
     canary_headers: list[Mapping[str, str]] = field(default_factory=list)
     canary_bodies: list[object] = field(default_factory=list)
@@ -85,6 +86,7 @@ async def serving(engine: Engine) -> AsyncIterator[Engine]:
     async def metrics(request: web.Request) -> web.Response:
         if engine.metrics_hang:
             await stop.wait()
+        await asyncio.sleep(engine.metrics_seconds)
         return web.Response(status=engine.status, text=engine.text(), content_type="text/plain")
 
     async def health(request: web.Request) -> web.Response:

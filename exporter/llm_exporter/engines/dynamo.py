@@ -1,7 +1,7 @@
-"""NVIDIA Dynamo worker pages (``DYN_SYSTEM_PORT``, off by default): the engine's own series passed through, with Dynamo's beside them.
+"""NVIDIA Dynamo worker pages: the engine's own series passed through, with Dynamo's beside them. Not run by us.
 
-Not run by us. Older workers wrote TensorRT-LLM's prefix with a colon. The system port takes no inference requests: no
-canary. The page is judged by the engine that it shows.
+``DYN_SYSTEM_PORT`` (off by default) serves them and takes no inference requests: no canary. Older workers wrote
+TensorRT-LLM's prefix with a colon. The page is judged by the engine that it shows.
 """
 
 from __future__ import annotations
