@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import importlib
@@ -178,7 +177,7 @@ class _Gatekeeper:
         if scheme.lower() == "basic":
             try:
                 user, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-            except (binascii.Error, UnicodeDecodeError):
+            except ValueError:  # no base64, or no text
                 return False
             # A browser cannot send a bearer token: there it is the password, of any user.
             return self._token_fits(password) or await asyncio.to_thread(self._password_fits, user, password)
@@ -192,7 +191,7 @@ class _Gatekeeper:
         except ValueError as error:
             _log.error("nobody is let in: bearer token %s", error)
             return False
-        return hmac.compare_digest(token.encode(), said.encode())
+        return hmac.compare_digest(token.encode(), said.encode(errors="surrogateescape"))
 
     def _password_fits(self, user: str, password: str) -> bool:
         if not self._config.basic_auth_users:

@@ -1,6 +1,7 @@
 """The web server: addresses, credentials, TLS; the two health paths stay open."""
 
 import asyncio
+import base64
 import logging
 import socket
 import ssl
@@ -90,6 +91,26 @@ async def test_a_bearer_token_guards_all_but_the_health_paths_and_may_change(tmp
             token.unlink()
             assert await status("/", "Bearer two") == 401
             assert await status("/", "Basic a2ltOnR3bw==") == 401
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    "header", [b"Bearer \xff", b"Basic \xff", b"Basic !", b"Basic " + base64.b64encode(b"\xff:x"), b"x"]
+)
+async def test_credentials_that_are_no_text_are_wrong_and_no_error(tmp_path: Path, header: bytes) -> None:
+    token = tmp_path / "token"
+    token.write_text("one")
+    config = tmp_path / "web.yml"
+    config.write_text(f"bearer_token_file: {token}\n")
+    port = free_port()
+    runner = await serve(application(), [f"127.0.0.1:{port}"], str(config))
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: " + header + b"\r\nConnection: close\r\n\r\n")
+        assert (await reader.readline()).split()[1] == b"401"
+        writer.close()
+        await writer.wait_closed()
     finally:
         await runner.cleanup()
 
