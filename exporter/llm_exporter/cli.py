@@ -92,9 +92,11 @@ def _config_check(read: Callable[[], Config], web_config: str | None) -> int:
         problems += error.problems
     if config is None or problems:
         raise ConfigError(problems)
-    for line in asyncio.run(config_check.try_targets(config)):
+    sources = asyncio.run(config_check.try_sources(config))
+    for line in (*asyncio.run(config_check.try_targets(config)), *sources):
         print(line)
-    print(f"the configuration is valid: {len(config.targets)} targets")
+    more = f", {len(sources)} sources of targets" if sources else ""
+    print(f"the configuration is valid: {len(config.targets)} targets{more}")
     return 0
 
 

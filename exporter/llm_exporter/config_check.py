@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from llm_common.guard import Guard
 from llm_exporter.clock import SystemClock
 from llm_exporter.config import Config
+from llm_exporter.discovery import Discoveries
 from llm_exporter.engines import by_kind
 from llm_exporter.monitor import Monitor
 from llm_exporter.scrape import Scraper
@@ -22,6 +23,23 @@ async def try_targets(config: Config) -> Sequence[str]:
     finally:
         await guard.stop()
         await scraper.close()
+
+
+async def try_sources(config: Config) -> Sequence[str]:
+    """A line per source of targets: how many it names. What is wrong with one is in the log."""
+    scraper, guard, up = Scraper(), Guard(), dict[str, bool]()
+    discoveries = Discoveries(scraper, SystemClock(), guard, _nobody, up)
+    try:
+        await discoveries.configure(config)
+        found = discoveries.targets().items()
+    finally:
+        await guard.stop()
+        await scraper.close()
+    return [f"{name}: {len(targets)} targets{'' if up[name] else '; not all of it can be used'}" for name, targets in found]
+
+
+async def _nobody() -> None:
+    """Nobody waits for news of a source that is read once."""
 
 
 async def _try(target: Target, scraper: Scraper, guard: Guard) -> str:

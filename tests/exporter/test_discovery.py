@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from exporter.virtual_time import VirtualClock
 from llm_common.guard import Guard
 from llm_exporter.config import Config
+from llm_exporter.config_check import try_sources
 from llm_exporter.discovered import SourceError, Template
 from llm_exporter.discovery import Discoveries
 from llm_exporter.discovery_config import Discovery, DockerSd, FileSd, HttpSd
@@ -296,6 +297,17 @@ async def test_sources_whose_names_are_alike_are_both_read_and_no_name_has_a_sec
         f"file_sd {path}", f"file_sd {path} (2)", "http_sd http://127.0.0.1:1/sd", "docker tcp://127.0.0.1:1",
         "docker tcp://127.0.0.1:1 (2)",
     ]  # fmt: skip
+
+
+async def test_config_check_says_what_every_source_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('[{"targets": ["a:1", "b:1"]}]')
+    lines = await try_sources(config(file_sd=(FileSd((str(path),)),), http_sd=(HttpSd("http://127.0.0.1:1/sd"),)))
+    assert lines == [
+        f"file_sd {path}: 2 targets",
+        "http_sd http://127.0.0.1:1/sd: 0 targets; not all of it can be used",
+    ]
+    assert "127.0.0.1 port 1: refused" in caplog.text
 
 
 def test_a_configured_name_wins_over_a_discovered_one() -> None:
