@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from html import escape
 from itertools import islice
 from typing import Any
@@ -106,7 +107,8 @@ class Web:
         squeeze = zlib.compressobj(level=1, wbits=31) if gzip else None
         if gzip:
             response.headers["Content-Encoding"] = "gzip"
-        try:
+        # A scraper that gives up in the middle knows it, and nobody else reads this answer.
+        with suppress(ConnectionResetError):
             await response.prepare(request)
             async for piece in collector.render(await self._fleet.lines(), self._own(), kind):
                 data = piece.encode() if squeeze is None else squeeze.compress(piece.encode())
@@ -115,9 +117,6 @@ class Web:
             if squeeze is not None:
                 await response.write(squeeze.flush())
             await response.write_eof()
-        except ConnectionResetError:
-            # The scraper gave up in the middle; it knows, and nobody else reads this answer.
-            return response
         return response
 
     def _own(self) -> list[Own]:
