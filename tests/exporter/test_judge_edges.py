@@ -351,7 +351,7 @@ def test_work_starves_only_if_it_is_seen_not_to_get_through(
     assert verdict.state is state, verdict.reason
 
 
-def dead_decode(silences: tuple[int, ...], looks: int, generates_at: int | None = None) -> Verdict:
+def dead_decode(silences: tuple[int, ...], looks: int, generates_at: int | None = None, told: bool = True) -> Verdict:
     """What is said of an engine that prefills our idle canaries and gives them no token (vLLM issue 45094)."""
     target = Watched(replace(PATIENCE, starved_after=100))
     prompts, generated = 1.0, 5.0
@@ -359,10 +359,8 @@ def dead_decode(silences: tuple[int, ...], looks: int, generates_at: int | None 
         canary = silent(target.t, "idle") if n in silences else None
         prompts += canary is not None
         generated += n == generates_at
-        verdict = target.see(
-            LaneEvidence("0", {"prompts": prompts}, 0.0, 0.0, prompt_tokens=prompts, generation_tokens=generated),
-            canary=canary,
-        )
+        tokens = {"prompt_tokens": prompts, "generation_tokens": generated if told else None}
+        verdict = target.see(LaneEvidence("0", {"prompts": prompts}, 0.0, 0.0, **tokens), canary=canary)
     return verdict
 
 
@@ -374,6 +372,8 @@ def test_canaries_that_are_prefilled_and_get_no_token_tell_of_a_dead_decode() ->
     assert dead_decode((2,), looks=60).state is State.IDLE, "one is none in a row"
     assert dead_decode((2, 10), looks=60, generates_at=12).state is State.IDLE
     assert dead_decode((2, 10), looks=60, generates_at=5).state is State.IDLE, "the row begins anew"
+    assert dead_decode((2, 10), looks=60, generates_at=1).state is State.IDLE, "somebody got a token meanwhile"
+    assert dead_decode((2, 10), looks=60, told=False).state is State.IDLE, "nothing tells of tokens"
 
 
 def deferred(waiting: float, looks: int, before: int = 0, moves: bool = False) -> State:
@@ -483,6 +483,29 @@ def test_a_lane_that_starts_again_leaves_the_clocks_of_the_others() -> None:
     assert {lane.lane: lane.state for lane in verdict.lanes} == {"0": State.STUCK, "1": State.STALLED}
 
 
+def test_a_process_whose_counters_fell_has_not_served_yet() -> None:
+    target = Watched()
+    target.look(7)
+    verdict = target.look(0, incarnation=None, death="its /health answers 503", loading="it has not served yet")
+    assert (verdict.state, verdict.restarted) == (State.STARTING, True)
+
+
+def test_a_lane_that_starts_again_is_due_to_be_asked() -> None:
+    target = Watched()
+
+    def look(second: float, **more: object) -> Verdict:
+        lanes = (LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0), LaneEvidence("1", {"steps": second}, 0.0, 0.0))
+        return target.see(*lanes, incarnation=None, **more)
+
+    look(7.0)
+    for lane in ("0", "1"):
+        verdict = look(7.0, canary=CanaryOutcome("idle", "answered", target.t, 0.1, lane=lane))
+    assert verdict.wants is None
+    verdict = look(2.0)
+    assert verdict.wants is not None
+    assert verdict.wants.lane == "1"
+
+
 def several(*tracks: tuple[str | None, Mapping[str, float]]) -> bool:
     """Whether these answers in turn are said to be of several processes."""
     target = Watched()
@@ -505,6 +528,7 @@ def test_several_processes_are_two_falls_and_a_return_between_them() -> None:
 def test_several_processes_are_told_by_their_start_times_where_they_have_them() -> None:
     one, other, third = ("a", {"steps": 90.0}), ("b", {"steps": 95.0}), ("c", {"steps": 99.0})
     assert several(one, other, one)
+    assert several(one, other, third, one), "three processes"
     assert not several(one, other, third), "two restarts"
     sometimes = (("a" if steps % 2 else None, {"steps": float(steps)}) for steps in range(91, 99))
     assert not several(*sometimes), "a start time that is missing at times"
@@ -571,6 +595,74 @@ def test_a_canary_that_was_sent_before_the_work_arrived_confirms_nothing_of_it()
     for _ in range(12):
         verdict = target.look(2, running=1)
     assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
+
+
+def test_a_canary_that_was_answered_before_the_work_arrived_says_nothing_of_a_frozen_page() -> None:
+    target = Watched()
+    target.look(2)
+    target.look(2, canary=CanaryOutcome("idle", "answered", target.t, 0.1, lane="0"))
+    for _ in range(13):
+        verdict = target.look(2, running=1)
+    assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
+
+
+def test_a_silent_canary_whose_work_has_left_meanwhile_confirms_nothing() -> None:
+    target = Watched()
+    for _ in range(14):
+        target.look(2, running=1)
+    assert target.look(2, canary=silent(began=target.t)).state is State.IDLE
+    assert target.look(2, running=1).state is State.BUSY
+
+
+def test_a_canary_that_was_sent_with_a_look_is_silent_if_nothing_moved_since_that_look() -> None:
+    """Recordings may give both the same time."""
+    target = Watched()
+    target.look(2)
+    target.look(3, canary=None)
+    target.look(3, canary=silent(target.t, "idle"))
+    assert target.history.lanes["0"].silent_idle == 1
+    first = Watched()
+    first.look(2)
+    first.look(2, canary=silent(first.t, "idle"))
+    assert first.history.lanes["0"].silent_idle == 1
+
+
+def test_nothing_is_asked_while_our_request_is_in_flight() -> None:
+    target = Watched()
+    assert target.look(2).wants is not None
+    assert target.look(2, own_canary=True).wants is None
+    assert target.look(2).wants is not None
+
+
+def health_503(looks: int, *, own: bool = True, **at_third: object) -> Verdict:
+    """What is said of an idle engine whose health answers 503, as a canary of its own or not; the third look is special."""
+    target = Watched(replace(PATIENCE, idle_canary=False), replace(FACTS, health_is_idle_canary=own))
+    for n in range(looks):
+        special: Mapping[str, object] = {"health": 503} | (at_third if n == 2 else {})
+        lanes = special.get("lanes", (LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0, steps=7.0),))
+        verdict = target.see(*lanes, **{k: v for k, v in special.items() if k != "lanes"})  # type: ignore[misc]
+    return verdict
+
+
+def test_a_health_that_is_a_canary_of_its_own_is_silent_at_503_and_nothing_held() -> None:
+    assert health_503(13).state is State.STUCK
+    assert health_503(13, health=None).state is State.STUCK, "no answer of the health is no answer that ends the row"
+    assert health_503(13, health=200).state is State.IDLE, "the row begins anew"
+    assert health_503(99, own=False).state is State.IDLE
+    begun = health_503(14, lanes=(LaneEvidence("0", {"steps": 8.0}, 1.0, 0.0),))
+    assert begun.state is State.IDLE, "work in between"
+
+
+def test_a_health_of_503_on_a_page_that_was_not_read_is_no_silence() -> None:
+    def silences(**second: object) -> int:
+        target = Watched(facts=replace(FACTS, health_is_idle_canary=True))
+        target.look(7, health=200)
+        for _ in range(3):
+            target.see(**{"health": 503, **second})  # type: ignore[arg-type]
+        return target.history.lanes["0"].silent_idle
+
+    assert silences(reach="timeout") == 0
+    assert silences(reach="answered", loading="its page is empty") == 0
 
 
 def test_death_is_failed_once_it_served_and_before_that_it_says_that_it_loads() -> None:

@@ -45,11 +45,11 @@ def noted(history: History, seen: Observation) -> History:
 
 
 def _by_health(history: History, seen: Observation) -> CanaryOutcome | None:
-    """SGLang's ``/health`` is a canary of its own: 503 with nothing held, after it served, is silence."""
-    if not seen.facts.health_is_idle_canary or seen.health != 503 or not history.served or seen.reach != "answered":
+    """SGLang's ``/health`` is a canary of its own: 503 behind a page that shows nothing held is silence."""
+    if not seen.facts.health_is_idle_canary or seen.health != 503 or not seen.lanes:
         return None
     lanes = history.lanes.values()
-    if not lanes or history.last_look is None or any(lane.work_since is not None for lane in lanes):
+    if not lanes or any(lane.work_since is not None for lane in lanes):
         return None
     at = max(lane.at for lane in lanes)
     return CanaryOutcome("idle", "silent", began=at, seconds=0.0, words="its /health got no token")
@@ -73,7 +73,7 @@ def _concerns(outcome: CanaryOutcome, lane: str, history: History) -> bool:
 def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
     if outcome.result == "answered":
         return _answered(lane, outcome)
-    if lane.marks.moved >= outcome.began and lane.compared:
+    if lane.progress_seen is not None and lane.progress_seen > outcome.began:
         return _prefilled(lane, outcome)
     if outcome.kind == "idle":
         since = outcome.began if lane.silent_since is None else lane.silent_since

@@ -125,12 +125,10 @@ class History:
 
     Attributes:
         incarnation: The process of the last good look.
-        since: First good look of this process.
         started: Monotonic time of the process's start as reckoned at first sight (a wall clock may jump later), if known.
         ever_answered: The target answered with an engine's page at least once.
         served: This process has been seen able to serve.
         last_good, last_unix: Monotonic and wall time of the last good look.
-        last_look: Monotonic time of the last look, good or not.
         tracks: Who answered the last looks.
         ok, failed: Inference answers 2xx and 5xx, life-time counts, as of the last look that had them.
         errors, errors_since: Answers 5xx since the last success, and when the first of them was seen.
@@ -147,13 +145,11 @@ class History:
 
     lanes: Mapping[str, LaneHistory] = field(default_factory=dict)
     incarnation: str | None = None
-    since: float | None = None
     started: float | None = None
     ever_answered: bool = False
     served: bool = False
     last_good: float | None = None
     last_unix: float | None = None
-    last_look: float | None = None
     tracks: tuple[Track, ...] = ()
     ok: float | None = None
     failed: float | None = None

@@ -11,7 +11,7 @@ from .observation import Observation
 from .watch import all_fell, fell
 
 
-def recognise(history: History, seen: Observation, t: float) -> tuple[History, bool]:
+def recognise(history: History, seen: Observation) -> tuple[History, bool]:
     """Tell whether this page is from another process; then the observation begins anew, and a canary is due if it is idle.
 
     The proof is a start time that changed; without one, all progress counters of a lane that fell. A start time that is
@@ -24,16 +24,21 @@ def recognise(history: History, seen: Observation, t: float) -> tuple[History, b
     fallen = {e.lane for e in seen.lanes if e.lane in history.lanes and all_fell(history.lanes[e.lane].last, e)}
     if renewed or (fallen and fallen >= set(history.lanes)):
         begun = History(
-            incarnation=now, since=t, ever_answered=True, tracks=tracks, canary_ok=history.canary_ok, cannot=history.cannot,
+            incarnation=now, ever_answered=True, tracks=tracks, canary_ok=history.canary_ok, cannot=history.cannot,
             blocked_reads=history.blocked_reads,
         )  # fmt: skip
         return begun, True
     lanes = {name: lane for name, lane in history.lanes.items() if name not in fallen}
     return (
-        replace(history, lanes=lanes, incarnation=now or known, since=history.since if history.since is not None else t,
-                tracks=tracks, idle_due=history.idle_due or bool(fallen)),
+        replace(
+            history,
+            lanes=lanes,
+            incarnation=now or known,
+            tracks=tracks,
+            idle_due=history.idle_due or bool(fallen),
+        ),
         bool(fallen),
-    )  # fmt: skip
+    )
 
 
 def several_processes(tracks: Sequence[Track]) -> bool:

@@ -39,7 +39,6 @@ def judge(history: History, seen: Observation, t: float, settings: Settings) -> 
         history, verdict = _answered(history, seen, t, settings)
     if history.blocked_reads >= 2 and seen.loop is not None:
         verdict = _loop_stuck(history, seen.loop, t, verdict)
-    history = replace(history, last_look=t)
     return history, replace(verdict, canary_available=history.canary_ok, hardware=seen.witness.hardware)
 
 
@@ -109,7 +108,7 @@ def _answered(history: History, seen: Observation, t: float, settings: Settings)
             return _by_canary_alone(history, seen, t, settings)
         return history, Verdict(State.UNKNOWN, seen.detail or "the page has no series that could be judged")
 
-    history, restarted = identity.recognise(history, seen, t)
+    history, restarted = identity.recognise(history, seen)
     if history.started is None and seen.age is not None:
         history = replace(history, started=t - seen.age)
     if seen.loading and not history.served and not any(lane.worked for lane in seen.lanes):
