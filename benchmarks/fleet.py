@@ -249,12 +249,12 @@ async def fleet(count: int, seconds: float, process: subprocess.Popen[bytes]) ->
         await scraping
     share = (cpu(process) - began) / (time.monotonic() - started)
     p99 = statistics.quantiles(delays, n=100)[98]
-    late = metric("llm_exporter_late_observations_total")
+    late, held = metric("llm_exporter_late_observations_total"), metric("llm_exporter_loop_lag_seconds")
     row(f"{count} targets every 15 s", f"{100 * share:.0f} % of a core", f"{memory(process) / count / 1000:.0f} KB a target",
         f"late looks: {late:.0f}")  # fmt: skip
     row("`/metrics` with all of them", f"median {1000 * statistics.median(renders):.0f} ms",
         f"others are answered within {1000 * p99:.0f} ms (p99 of {len(delays)})",
-        f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
+        f"largest delay of its loop in 30 s: {1000 * held:.0f} ms; load {os.getloadavg()[0]:.1f}")  # fmt: skip
 
 
 def row(*cells: str) -> None:
