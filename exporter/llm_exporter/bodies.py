@@ -15,32 +15,31 @@ class BodyError(Exception):
     """The body breaks a limit or cannot be decoded; its text begins with ``oversize:`` or ``encoding:``."""
 
 
-async def read_bounded(chunks: AsyncIterable[bytes], encoding: str, limit: int = MAX_BODY) -> bytes:
-    """The whole decoded body, or ``BodyError`` as soon as it passes a limit; never holds more than `limit`.
+async def read_bounded(chunks: AsyncIterable[bytes], encoding: str) -> bytes:
+    """The whole decoded body, or ``BodyError`` as soon as it passes a limit; never holds more than `MAX_BODY`.
 
     Args:
         chunks: The raw body as it arrives.
         encoding: The value of Content-Encoding, ``""`` for none.
-        limit: Most bytes after decoding.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
-        return await _plain(chunks, limit)
+        return await _plain(chunks)
     if encoding in ("gzip", "x-gzip"):
-        return await _gunzipped(chunks, limit)
+        return await _gunzipped(chunks)
     raise BodyError(f"encoding: Content-Encoding {encoding[:40]!r} was not asked for and cannot be read")
 
 
-async def _plain(chunks: AsyncIterable[bytes], limit: int) -> bytes:
+async def _plain(chunks: AsyncIterable[bytes]) -> bytes:
     body = bytearray()
     async for chunk in chunks:
-        if len(body) + len(chunk) > limit:
-            raise BodyError(f"oversize: the body is larger than {limit >> 20} MiB")
+        if len(body) + len(chunk) > MAX_BODY:
+            raise BodyError(f"oversize: the body is larger than {MAX_BODY >> 20} MiB")
         body += chunk
     return bytes(body)
 
 
-async def _gunzipped(chunks: AsyncIterable[bytes], limit: int) -> bytes:
+async def _gunzipped(chunks: AsyncIterable[bytes]) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     body = bytearray()
     received = 0
@@ -51,8 +50,8 @@ async def _gunzipped(chunks: AsyncIterable[bytes], limit: int) -> bytes:
                 body += inflater.decompress(chunk, 1 << 16)
             except zlib.error as error:
                 raise BodyError(f"encoding: the gzip body is broken: {error}") from error
-            if len(body) > limit:
-                raise BodyError(f"oversize: the body is larger than {limit >> 20} MiB")
+            if len(body) > MAX_BODY:
+                raise BodyError(f"oversize: the body is larger than {MAX_BODY >> 20} MiB")
             if len(body) > _RATIO_FREE and len(body) > MAX_RATIO * received:
                 raise BodyError(f"oversize: the gzip body expands more than {MAX_RATIO} times")
             chunk = inflater.unconsumed_tail

@@ -18,7 +18,7 @@ from yarl import URL
 
 from llm_common.secrets import read_secret
 from llm_exporter import __version__
-from llm_exporter.bodies import MAX_BODY, BodyError, read_bounded
+from llm_exporter.bodies import BodyError, read_bounded
 from llm_exporter.engines.base import Page
 from llm_exporter.fetch_errors import classify
 from llm_exporter.resolver import EveryAddressResolver
@@ -88,10 +88,6 @@ class Scraper:
             turn = self._turns[host] = asyncio.Semaphore(self._per_host)
         return turn
 
-    async def get(self, access: Access, path: str, timeout: float, headers: Mapping[str, str] | None = None) -> Page:
-        """GET one path of a server."""
-        return await self.request("GET", access, path, timeout, headers=headers)
-
     async def request(
         self,
         method: str,
@@ -103,7 +99,6 @@ class Scraper:
         json: object = None,
         token_file: str | None = None,
         connect_timeout: float | None = None,
-        limit: int = MAX_BODY,
     ) -> Page:
         """One request; every ending but cancellation is a `Page`.
 
@@ -116,7 +111,6 @@ class Scraper:
             json: A body to send as JSON.
             token_file: A bearer token's file instead of the server's own.
             connect_timeout: Seconds until the connection must be there, if that matters to the caller.
-            limit: Most bytes of body.
         """
         sent = {"Accept": ACCEPT, **(headers or {})}
         began = self._clock()
@@ -143,9 +137,7 @@ class Scraper:
                         timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout),
                     ) as response,
                 ):
-                    raw = await read_bounded(
-                        response.content.iter_any(), response.headers.get("Content-Encoding", ""), limit
-                    )
+                    raw = await read_bounded(response.content.iter_any(), response.headers.get("Content-Encoding", ""))
                     return Page(
                         seconds=self._clock() - began,
                         status=response.status,

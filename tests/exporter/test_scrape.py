@@ -33,7 +33,7 @@ async def scraper() -> AsyncIterator[Scraper]:
 
 
 async def get(scraper: Scraper, base: str, timeout: float = 5.0, **access: object) -> Page:
-    return await scraper.get(Access(base, **access), "/metrics", timeout)  # type: ignore[arg-type]
+    return await scraper.request("GET", Access(base, **access), "/metrics", timeout)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
