@@ -134,6 +134,31 @@ async def test_an_exporter_that_sends_no_canaries_sends_none_and_never_says_stuc
         assert monitor.snapshot.verdict.state is State.STALLED
 
 
+async def test_two_exporters_agree_but_for_the_last_question_that_only_one_may_ask(bench: Bench) -> None:
+    async with serving(Engine(running=4)) as engine:
+        first, second = bench.monitor(engine), bench.monitor(engine, sends_canaries=False)
+
+        async def both() -> set[State]:
+            bench.clock.now += 1.0
+            return {(await monitor.observe()).verdict.state for monitor in (first, second)}
+
+        for _ in range(12):
+            engine.work()
+            assert await both() == {State.BUSY}
+        engine.canary_hangs = True
+        states = [await both() for _ in range(9)]
+        assert states[0] == {State.BUSY}
+        assert states[-1] == {State.STALLED}
+        assert all(len(seen) == 1 for seen in states)
+        await both()
+        await until(lambda: first.snapshot.verdict.state is State.STUCK, "the last question is answered by silence")
+        assert await both() == {State.STUCK, State.STALLED}
+        assert "this exporter sends no canaries" in second.snapshot.verdict.reason
+        assert engine.asked["/v1/completions"] == 1
+        engine.work()
+        assert await both() == {State.BUSY}
+
+
 async def test_one_request_at_a_time_even_while_proofs_are_demanded(bench: Bench) -> None:
     async with serving(Engine(running=4)) as engine:
         monitor = bench.monitor(engine)
