@@ -501,6 +501,7 @@ def test_a_lane_that_starts_again_is_due_to_be_asked() -> None:
     for lane in ("0", "1"):
         verdict = look(7.0, canary=CanaryOutcome("idle", "answered", target.t, 0.1, lane=lane))
     assert verdict.wants is None
+    assert look(7.0, canary=CanaryOutcome("idle", "http", target.t, 0.1, status=401)).wants is None
     verdict = look(2.0)
     assert verdict.wants is not None
     assert verdict.wants.lane == "1"
@@ -625,6 +626,23 @@ def test_a_canary_that_was_sent_with_a_look_is_silent_if_nothing_moved_since_tha
     first.look(2)
     first.look(2, canary=silent(first.t, "idle"))
     assert first.history.lanes["0"].silent_idle == 1
+
+
+def test_a_last_question_that_could_not_be_put_is_put_again_after_the_canary_s_timeout() -> None:
+    target = Watched(replace(PATIENCE, canary_timeout=20))
+    for _ in range(13):
+        verdict = target.look(2, running=1)
+    assert verdict.wants is not None
+    target.look(2, running=1, canary=CanaryOutcome("confirm", "http", target.t, 5.0, status=401))
+    wants = [target.look(2, running=1).wants is not None for _ in range(5)]
+    assert wants == [False, False, False, True, True]
+
+
+def test_an_engine_that_says_that_it_loads_is_not_asked() -> None:
+    target = Watched()
+    target.look(2)
+    assert target.look(2, loading="it warms up").wants is None
+    assert target.look(2).wants is not None
 
 
 def test_nothing_is_asked_while_our_request_is_in_flight() -> None:
