@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import socket
 import ssl
@@ -94,7 +95,7 @@ def _word(number: int) -> str:
         "timeout": "no answer",
         "noroute": "no route",
     }
-    return words.get(kind or "", errno.errorcode.get(number, str(number)))
+    return words.get(kind or "", os.strerror(number))
 
 
 def _plain(error: BaseException) -> str:

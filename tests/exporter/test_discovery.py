@@ -367,5 +367,5 @@ async def test_labelled_containers_become_targets_and_a_wrong_one_hides_no_other
 
 
 async def test_a_docker_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"Docker at unix://.*none\.sock"):
+    with pytest.raises(SourceError, match=r"Docker at unix://.*none\.sock: No such file or directory"):
         await read_docker(DockerSd(f"unix://{tmp_path}/none.sock"), PLAIN)
