@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from llm_common.guard import Guard
 from llm_exporter import api
-from llm_exporter.clock import Clock, SystemClock
+from llm_exporter.clock import SystemClock
 from llm_exporter.judge import State
 from llm_exporter.judge.words import duration, reading
 from llm_exporter.monitor import Monitor
@@ -42,13 +42,13 @@ class Checked:
     asked: bool = False
 
 
-async def check(target: Target, seconds: float | None, *, canary: bool, clock: Clock | None = None) -> Checked:
+async def check(target: Target, seconds: float | None, *, canary: bool) -> Checked:
     """Look until the state can be told.
 
     Without `seconds`: until a rate is known, or work that stands still has stood longer than ``stalled_after``. With it,
     for that long and two looks more, so that a bound of that length can pass; an end that cannot change comes earlier.
     """
-    clock = clock or SystemClock()
+    clock = SystemClock()
     options = target.options
     # Without the canary, the bound alone is trusted: whoever gives the time wants the answer.
     settings = replace(options.canary, confirm=canary and options.canary.confirm, idle="auto" if canary else "off")
