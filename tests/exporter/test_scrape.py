@@ -184,7 +184,7 @@ async def test_a_name_is_asked_for_anew_after_a_failure_only(scraper: Scraper, m
         (OSError(errno.ENETUNREACH, "Network is unreachable"), "noroute", "no route"),
         (OSError(errno.ETIMEDOUT, "Connection timed out"), "timeout", "no answer in time"),
         (OSError(errno.EPIPE, "Broken pipe"), "reset", "the connection was reset"),
-        (OSError(errno.EMFILE, "Too many open files"), "other", "EMFILE"),
+        (OSError(errno.EMFILE, "Too many open files"), "other", "Too many open files"),
         (
             OSError(
                 "Multiple exceptions: [Errno 113] Connect call failed ('10.0.0.1', 8000), "
