@@ -20,20 +20,18 @@ from prometheus_client.exposition import choose_encoder
 
 from llm_common.config import format_duration, parse_duration
 from llm_remediator import page, webhook
-from llm_remediator.foreign_json import loads
 from llm_remediator.metrics import WebhookCounts, registry
-from llm_remediator.origin import COOKIE, FIELD, BrowserGuard
+from llm_remediator.origin import COOKIE, BrowserGuard
+from llm_remediator.posted import BODY_TIMEOUT, FORM, posted, sender
 from llm_remediator.responses import as_html, as_json, errors, refused, secure, verdict_of
 from llm_remediator.service import Service, StoreError, UnknownTargetError
 
 log = logging.getLogger("llm.remediator.web")
-BODY_TIMEOUT = 15.0
 MOST_BODIES = 100
 MOST_A_SECOND = 2000
 """Webhooks; twice what the busiest Alertmanager should send. 503, not 429: only that is tried again."""
 LONGEST_PAUSE = 30 * 86400.0
 DEFAULT_PAUSE = 3600.0
-_FORM = "application/x-www-form-urlencoded"
 
 
 class RemediatorWeb:
@@ -188,7 +186,7 @@ class RemediatorWeb:
 
     async def pause(self, request: web.Request) -> web.Response:
         """Body: `for` (a duration, default 1h, at most 30d), `reason`, `by`."""
-        asked = await self._asked(request, "for", "reason", "by")
+        asked = await posted(request, self._guard, "for", "reason", "by")
         name = request.match_info.get("name")
         try:
             seconds = parse_duration(asked.get("for") or format_duration(DEFAULT_PAUSE))
@@ -197,69 +195,43 @@ class RemediatorWeb:
         if not 0 < seconds <= LONGEST_PAUSE:
             return refused(400, f"for: every pause ends; from 1s to {format_duration(LONGEST_PAUSE)}")
         until = await self._service.pause(
-            name, seconds=seconds, reason=asked.get("reason", "")[:500], by=_who(request, asked)
+            name, seconds=seconds, reason=asked.get("reason", "")[:500], by=sender(request, asked)
         )
         return self._answer(request, {"target": name, "paused_until": until})
 
     async def resume(self, request: web.Request) -> web.Response:
         """End a pause."""
-        asked = await self._asked(request, "by")
+        asked = await posted(request, self._guard, "by")
         name = request.match_info.get("name")
-        await self._service.resume(name, by=_who(request, asked))
+        await self._service.resume(name, by=sender(request, asked))
         return self._answer(request, {"target": name, "paused_until": None})
 
     async def rearm(self, request: web.Request) -> web.Response:
         """Take a latch off."""
-        asked = await self._asked(request, "by")
+        asked = await posted(request, self._guard, "by")
         name = request.match_info["name"]
-        await self._service.rearm(name, by=_who(request, asked))
+        await self._service.rearm(name, by=sender(request, asked))
         return self._answer(request, {"target": name, "latched": False})
 
     async def approve(self, request: web.Request) -> web.Response:
         """Body: `by`, who approves; `request`, the number of the question that is answered, if it must be that one."""
-        asked = await self._asked(request, "by", "request")
+        asked = await posted(request, self._guard, "by", "request")
         name, question = request.match_info["name"], asked.get("request", "")
         if not asked.get("by", "").strip():
             return refused(400, 'by: say who approves it, e.g. {"by": "kim"}')
         if not re.fullmatch("[0-9]{0,15}", question, re.ASCII):
             return refused(400, "request: is the number of a question, as awaiting_approval shows it")
-        by = _who(request, asked)
+        by = sender(request, asked)
         until = await self._service.approve(name, request=int(question) if question else None, by=by)
         return self._answer(request, {"target": name, "approved_until": until, "approved_by": by})
 
     async def drill(self, request: web.Request) -> web.Response:
         """The whole path without the restart call."""
-        await self._asked(request)
+        await posted(request, self._guard)
         return as_json(dataclasses.asdict(await self._service.drill(request.match_info["name"])))
 
-    async def _asked(self, request: web.Request, *known: str) -> Mapping[str, str]:
-        """The fields of a form or JSON body, after the check that the request is not another site's doing.
-
-        A mistyped field is refused: who asks for `{"duration": "8h"}` must not get an hour.
-        """
-        form = request.content_type == _FORM
-        try:
-            async with asyncio.timeout(BODY_TIMEOUT):
-                raw = await request.read()
-            fields: Any = dict(await request.post()) if form else loads(raw or b"{}")
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text="the body did not arrive in time") from None
-        except ValueError:
-            raise web.HTTPBadRequest(text="the body is not JSON") from None
-        if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
-            raise web.HTTPBadRequest(text='the body must be an object of texts, e.g. {"for": "1h"}')
-        token = fields.pop(FIELD, "") if form else None
-        refusal = self._guard.refusal(request.headers, request.cookies.get(COOKIE, ""), token)
-        if refusal:
-            log.warning("refused: %s", refusal, extra={"path": request.path, "sender": request.remote})
-            raise web.HTTPForbidden(text=refusal)
-        for key in fields:
-            if key not in known:
-                raise web.HTTPBadRequest(text=f"{key[:50]!r} is not known; there is {', '.join(known) or 'nothing to say'}")
-        return fields
-
     def _answer(self, request: web.Request, body: Mapping[str, Any]) -> web.Response:
-        if request.content_type == _FORM:
+        if request.content_type == FORM:
             return web.Response(status=303, headers={"Location": "/"})
         return as_json(body)
 
@@ -295,8 +267,3 @@ class RemediatorWeb:
         response = as_html(page.confirm(action, name, self._guard.token(session), asked))
         response.set_cookie(COOKIE, session, httponly=True, samesite="Strict", secure=request.secure, path="/")
         return response
-
-
-def _who(request: web.Request, asked: Mapping[str, str]) -> str:
-    said = asked.get("by", "").strip()[:100]
-    return f"{said} from {request.remote}" if said else f"{request.remote}"

@@ -142,7 +142,7 @@ def test_one_that_never_recovers_latches_after_its_budget_and_pages_once(make: M
 
 
 def test_a_second_watchdog_is_noticed_and_left_the_field(make: Make) -> None:
-    stage = make(defaults={"cooldown": "4s", "startup_grace": "0s"})
+    stage = make(defaults={"cooldown": "8s", "startup_grace": "0s"})
     stage.recovers = False
     stage.start()
     for _ in range(2):
