@@ -146,6 +146,8 @@ class Approval:
     asked_at: float
     proven_at: float
     """When all gates but this one last passed: later than `asked_at` if nobody answers for long."""
+    text: str
+    """What was asked then, with what was proven."""
     approved_by: str = ""
     """Empty: nobody did yet."""
     expires_at: float = 0.0

@@ -92,7 +92,7 @@ def status_text(overview: Mapping[str, Any], targets: Mapping[str, Any], *, as_j
         lines.append(f"  refusing gate: {view['next_gate']}; {_budget(view)}")
         lines.append(f"  container: {view['container']} on {view['host']}; alert {view['alert']}; {view['phase']}")
         if view.get("awaiting_approval"):
-            lines.append(f"  AWAITS APPROVAL: llm-remediator approve {view['name']}")
+            lines.append(f"  AWAITS APPROVAL by a person: llm-remediator approve {view['name']} --config.file …")
         if view["latched"]:
             lines.append(f"  LATCHED: {view['latch_reason']}")
         if view["paused_until"] is not None:

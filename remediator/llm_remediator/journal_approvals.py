@@ -27,6 +27,7 @@ def newest(db: sqlite3.Connection, target: str) -> Approval | None:
         remedy=row["remedy"],
         asked_at=row["asked_at"],
         proven_at=row["proven_at"],
+        text=row["text"],
         approved_by=row["approved_by"],
         expires_at=row["expires_at"],
         attempt=row["attempt"],
@@ -47,7 +48,8 @@ def ask(db: sqlite3.Connection, decision: Decision, incarnation: str, *, lasts: 
         "INSERT INTO approvals (target, incarnation, remedy, asked_at, proven_at, text) VALUES (?, ?, ?, ?, ?, ?)",
         (decision.target, incarnation, decision.remedy, decision.at, decision.at, decision.text),
     )
-    text = f"{decision.text}. To approve: the button on the target's page, or llm-remediator approve {decision.target}"
+    how = f"the button on the target's page, or llm-remediator approve {decision.target} --config.file …"
+    text = f"{decision.text}. To approve it: {how}"
     details = {"request": cursor.lastrowid, "remedy": decision.remedy}
     put_notice(db, Notice("awaiting_approval", decision.target, text, decision.at, mode.value, details=details))
 

@@ -21,7 +21,7 @@ from remediator.world import World
 
 Make = Callable[..., World]
 ASK = Rules(approve=True, approval_expires=900.0)
-QUESTION = Approval(7, box().incarnation, "restart", asked_at=NOW - 60, proven_at=NOW - 60)
+QUESTION = Approval(7, box().incarnation, "restart", asked_at=NOW - 60, proven_at=NOW - 60, text="restart awaits")
 YES = replace(QUESTION, approved_by="kim", expires_at=NOW + 900)
 
 
@@ -104,7 +104,8 @@ async def test_asked_once_approved_then_restarted_once(make: Make) -> None:
     assert await world.decisions("a") == [("awaiting_approval", "awaiting_approval")]
     view = world.remediator.targets()[0]  # type: ignore[union-attr]
     assert (view.next_gate, view.approval_request) == ("approval", 1)
-    assert "awaits a person's approval" in view.awaiting_approval
+    for words in ("awaits a person's approval: stuck: told by the test", "asked 59m", "no answer yet"):
+        assert words in view.awaiting_approval
     assert await approve(world, view.approval_request) == world.clock.now + 900
     await world.looks(4 * 3600)
     assert len(world.docker.restarts) == 1

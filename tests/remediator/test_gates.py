@@ -33,7 +33,7 @@ from remediator.scenes import (
 
 MINUTE = 60.0
 APPROVED_ONLY = Rules(approve=True)
-ASKED = Approval(1, box().incarnation, "restart", NOW - MINUTE, NOW - MINUTE)
+ASKED = Approval(1, box().incarnation, "restart", NOW - MINUTE, NOW - MINUTE, "restart awaits approval: stuck")
 GRANTED = replace(ASKED, approved_by="kim", expires_at=NOW + 1)
 CLOSED = Window(frozenset(), 0, 24 * 60)
 D_STATE = Process(7, 1, "D", "nvidia_poll", 900.0, "VLLM::EngineCore")
@@ -200,7 +200,7 @@ REFUSALS: list[tuple[str, str, Verb, Snapshot, str]] = [
         "awaiting_approval",
         Verb.AWAITING_APPROVAL,
         ready(target=target(APPROVED_ONLY), history=history(approval=ASKED), proof=None),
-        "asked 1m ago, nobody has approved it yet",
+        "restart awaits approval: stuck; asked 1m ago, no answer yet",
     ),
     (
         "unkillable",

@@ -25,14 +25,16 @@ def approval(snapshot: Snapshot) -> Answer:
     if asked is not None and asked.approved_by and snapshot.now < asked.expires_at:
         return passed(f"approved by {asked.approved_by}, good until {clock(asked.expires_at)}")
     if asked is not None and not asked.approved_by and snapshot.now < asked.proven_at + rules.approval_expires:
-        return _awaits(snapshot, f"asked {span(snapshot.now - asked.asked_at)} ago, nobody has approved it yet")
+        since = span(snapshot.now - asked.asked_at)
+        return refused(Verb.AWAITING_APPROVAL, "awaiting_approval", f"{asked.text}; asked {since} ago, no answer yet")
     for gate in (proof.killable, proof.fresh_proof, proof.still_firing):
         answer = gate(snapshot)
         if answer.needs is not None:
             return needs(answer.needs, "a person is asked once the gates after this one pass")
         if not answer.passed:
             return passed("nobody is asked while a gate after this one refuses")
-    return _awaits(snapshot, proof.words(snapshot))
+    text = f"{remedy(snapshot)} awaits a person's approval: {proof.words(snapshot)}"
+    return refused(Verb.AWAITING_APPROVAL, "awaiting_approval", text)
 
 
 def _question(snapshot: Snapshot) -> Approval | None:
@@ -42,8 +44,3 @@ def _question(snapshot: Snapshot) -> Approval | None:
         return None
     same = (found.incarnation, found.remedy) == (snapshot.incarnation, remedy(snapshot))
     return found if same else None
-
-
-def _awaits(snapshot: Snapshot, text: str) -> Answer:
-    what = remedy(snapshot)
-    return refused(Verb.AWAITING_APPROVAL, "awaiting_approval", f"{what} awaits a person's approval: {text}")
