@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 
 from exporter.virtual_time import VirtualClock, until
 from llm_common.guard import Guard
+from llm_exporter.engines.custom import Described
 from llm_exporter.monitor import Monitor
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Canary, Target, TargetOptions
@@ -74,10 +75,12 @@ class Bench:
     scraper: Scraper
     guard: Guard
 
-    def monitor(self, server: Server, engine: str = "auto", *, without_metrics: bool = False) -> Monitor:
+    def monitor(
+        self, server: Server, engine: str = "auto", *, without_metrics: bool = False, described: Described | None = None
+    ) -> Monitor:
         canary = Canary(timeout=2.0, every=60.0, without_metrics=without_metrics)
         options = TargetOptions(interval=1.0, timeout=1.0, start_grace=0.0, canary=canary)
-        target = Target(name="t", url=server.base, engine=engine, options=options)
+        target = Target(name="t", url=server.base, engine=engine, options=options, described=described)
         return Monitor(target, self.scraper, self.clock, self.guard)
 
 
@@ -211,6 +214,33 @@ async def test_the_reason_names_the_mend_from_the_first_look_on(
             snapshot = await monitor.observe()
             assert snapshot.verdict.state == "unknown"
             assert mend in snapshot.verdict.reason
+
+
+QUESTIONS = [
+    ("/v1/completions", {"prompt": "a"}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}),
+]
+
+
+@pytest.mark.parametrize(("path", "words"), QUESTIONS)
+async def test_an_engine_that_the_operator_described_is_asked_as_its_path_wants(
+    bench: Bench, path: str, words: dict[str, object]
+) -> None:
+    described = Described("mine", ("my_steps",), "my_running", (), canary_path=path)
+    page = (200, TEXT, "my_steps 5\nmy_running 0\n")
+    async with serving({"/metrics": page, "/v1/models": models("m"), path: says({"choices": [{"text": "x"}]})}) as server:
+        monitor = bench.monitor(server, "mine", described=described)
+        await monitor.observe()
+        await until(lambda: monitor.snapshot.verified_at is not None, "its canary was answered")
+        assert server.bodies == [{"model": "m", "max_tokens": 1, "temperature": 0, "stream": False, **words}]
+
+
+async def test_a_server_that_may_take_no_token_ids_is_asked_in_words(bench: Bench) -> None:
+    async with serving({"/v1/models": models("m"), "/v1/completions": says({"choices": [{"text": "x"}]})}) as server:
+        monitor = bench.monitor(server, without_metrics=True)
+        await monitor.observe()
+        await until(lambda: monitor.snapshot.verdict.state == "idle", "the canary was answered")
+        assert [body["prompt"] for body in server.bodies if isinstance(body, dict)] == ["a"]
 
 
 async def test_what_cannot_be_asked_by_a_canary_still_names_its_mend(bench: Bench) -> None:

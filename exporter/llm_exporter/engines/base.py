@@ -128,6 +128,11 @@ def one_token(model: str) -> Mapping[str, Any]:
     return {"model": model, "prompt": [1], "max_tokens": 1, "temperature": 0, "stream": False}
 
 
+def one_word(model: str) -> Mapping[str, Any]:
+    """The same with a text, for servers that take no token ids (MLX-LM, TabbyAPI, LMDeploy) or may take none."""
+    return {**one_token(model), "prompt": "a"}
+
+
 def nothing(_: Page) -> str | None:
     """For engines whose loading answers need no words of their own."""
     return None

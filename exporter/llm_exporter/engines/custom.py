@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..exposition import Samples
 from ..judge import Facts
-from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
+from .base import CanaryPlan, Engine, Known, Look, Reading, one_word
 from .lanes import LaneTable, Pick, read_lanes
-from .shared import PROCESS_START, process_start
+from .shared import PROCESS_START, first_model, process_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,14 @@ class Described:
     metrics_path: str = "/metrics"
     health_path: str | None = None
     canary_path: str | None = None
+
+
+def _question(path: str) -> Callable[[str], Mapping[str, Any]]:
+    """One word for one token, as the path wants it."""
+    if not path.endswith("/chat/completions"):
+        return one_word
+    chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "temperature": 0, "stream": False}
+    return lambda model: {"model": model, **chat}
 
 
 def adapter(described: Described) -> Engine:
@@ -58,6 +68,7 @@ def adapter(described: Described) -> Engine:
         cannot = None if described.canary_path else "no canary_path is configured"
         return Facts(described.kind, known.version, not described.blind, why, canary=cannot)
 
+    path = described.canary_path
     return Engine(
         kind=described.kind,
         series=(*table.series(), PROCESS_START),
@@ -66,7 +77,8 @@ def adapter(described: Described) -> Engine:
         facts=facts,
         metrics_path=described.metrics_path,
         health_path=described.health_path,
-        once=(),
-        canary=CanaryPlan(path=described.canary_path, body=one_token) if described.canary_path else None,
+        once=("/v1/models",) if path else (),
+        about=lambda pages: Known(model=first_model(pages.get("/v1/models"))),
+        canary=CanaryPlan(path=path, body=_question(path)) if path else None,
         tier=2,
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..exposition import Samples
 from ..judge import Facts
-from .base import CanaryPlan, Engine, Known, Look, Reading, one_token
+from .base import CanaryPlan, Engine, Known, Look, Reading, one_word
 from .lanes import LaneTable, Pick, read_lanes
 from .shared import PROCESS_START, first_model, first_token_counts, process_start
 
@@ -74,7 +74,7 @@ ENGINE = Engine(
     recognises=recognises,
     read=read,
     facts=facts,
-    canary=CanaryPlan(body=one_token),
+    canary=CanaryPlan(body=one_word),
     mend={401: "LMDeploy guards /metrics with its API key: give bearer_token_file"},
     about=lambda pages: Known(model=first_model(pages.get("/v1/models"))),
     tier=2,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ..exposition import Samples
 from ..judge import Facts
-from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_token
+from .base import CanaryPlan, Engine, Known, Look, Page, Reading, one_word
 from .shared import first_model, listed_models
 
 
@@ -44,7 +44,7 @@ ENGINE = Engine(
     metrics_path=None,
     each_look=("/v1/models",),
     once=(),
-    canary=CanaryPlan(body=one_token),
+    canary=CanaryPlan(body=one_word),
     tier=3,
     answers_as=answers_as,
 )
