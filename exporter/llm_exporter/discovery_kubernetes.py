@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
 
@@ -11,9 +12,12 @@ from llm_exporter.discovered import DEFAULT_PORT, LABEL, Found, SourceError, Tem
 from llm_exporter.discovery_config import KubernetesSd
 from llm_exporter.target_config import Target
 
+PIECE = 200
+"""Pods in one answer: thousands in one would hold the event loop while they are parsed."""
+
 
 async def read_kubernetes(source: KubernetesSd, template: Template) -> Found:
-    """Pods of the selector that have an address: one list, no watch; a vanished pod goes with the discovery's grace.
+    """Pods of the selector that have an address: lists, no watch; a vanished pod goes with the discovery's grace.
 
     The label ``stuckproof.target`` is the name (``true``: the pod's own); the annotations ``stuckproof.port`` (else the
     container's first port), ``stuckproof.engine`` and ``stuckproof.team`` say the rest.
@@ -21,24 +25,35 @@ async def read_kubernetes(source: KubernetesSd, template: Template) -> Found:
     access = KubeAccess(source.api, source.token_file, source.ca_file) if source.api else KubeAccess.in_cluster()
     if access is None:
         raise SourceError("there is no service account here; give api, token_file and ca_file")
+    found: list[Target] = []
+    problems: list[str] = []
+    async with aclosing(_pods(access, source)) as pods:
+        async for pod in pods:
+            try:
+                found.append(_of_pod(pod, template))
+            except ValueError as error:
+                problems.append(f"pod {pod['metadata'].get('namespace')}/{pod['metadata']['name']}: {error}")
+    return Found(found, problems)
+
+
+async def _pods(access: KubeAccess, source: KubernetesSd) -> AsyncGenerator[Mapping[str, Any], None]:
     kube = Kube(access)
+    path = f"/api/v1/namespaces/{quote(source.namespace or access.namespace)}/pods"
+    params = {"labelSelector": source.selector, "limit": str(PIECE)}
     try:
-        path = f"/api/v1/namespaces/{quote(source.namespace or access.namespace)}/pods"
-        reply = await kube.call("GET", path, params={"labelSelector": source.selector})
+        while True:
+            reply = await kube.call("GET", path, params=params)
+            if not reply.ok or not isinstance(reply.body, Mapping):
+                raise SourceError(f"Kubernetes: {reply.words}")
+            for pod in filter(_serves, reply.body.get("items") or ()):
+                yield pod
+            params["continue"] = (reply.body.get("metadata") or {}).get("continue") or ""
+            if not params["continue"]:
+                return
     except KubeError as error:
         raise SourceError(f"Kubernetes: {error}") from error
     finally:
         await kube.close()
-    if not reply.ok or not isinstance(reply.body, Mapping):
-        raise SourceError(f"Kubernetes: {reply.words}")
-    found: list[Target] = []
-    problems: list[str] = []
-    for pod in filter(_serves, reply.body.get("items") or ()):
-        try:
-            found.append(_of_pod(pod, template))
-        except ValueError as error:
-            problems.append(f"pod {pod['metadata'].get('namespace')}/{pod['metadata']['name']}: {error}")
-    return Found(found, problems)
 
 
 def _serves(pod: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from llm_exporter.config import Config
 from llm_exporter.config import read as read_exporter
 from llm_exporter.discovered import Found, SourceError, Template
 from llm_exporter.discovery_config import KubernetesSd
-from llm_exporter.discovery_kubernetes import read_kubernetes
+from llm_exporter.discovery_kubernetes import PIECE, read_kubernetes
 from llm_remediator.config import parse as read_remediator
 from remediator.kube_api import ALLOWED, Cluster, served
 
@@ -218,6 +218,18 @@ async def test_pods_that_end_and_bad_annotations_are_left_out(tmp_path: Path) ->
     assert [target.name for target in found.targets] == ["good"]
     assert [problem.partition(": ")[0] for problem in found.problems] == ["pod llm/wrong", "pod llm/far"]
     assert found.whole
+
+
+async def test_thousands_of_pods_are_read_in_pieces_and_a_piece_that_is_gone_is_a_source_error(tmp_path: Path) -> None:
+    cluster = Cluster()
+    for number in range(2 * PIECE + 1):
+        cluster.pod(f"pod-{number}")
+    found = await discovered(cluster, tmp_path)
+    assert [target.name for target in found.targets] == [f"pod-{number}" for number in range(2 * PIECE + 1)]
+    assert len(cluster.calls) == 3
+    cluster.continues = False
+    with pytest.raises(SourceError, match="410"):
+        await discovered(cluster, tmp_path)
 
 
 async def test_a_refusing_api_is_a_source_error(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class Cluster:
     budget_allows: bool = True
     remakes: bool = True
     watches: bool = True
+    continues: bool = True
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     made: int = 0
 
@@ -128,7 +129,13 @@ def app_of(cluster: Cluster) -> web.Application:
         assert selector, "a list without a selector would be every pod"
         if request.query.get("watch") != "1":
             items = [pod for pod in cluster.pods.values() if chosen(pod, selector)]
-            return web.json_response({"metadata": {"resourceVersion": str(cluster.version)}, "items": items})
+            begin, limit = int(request.query.get("continue", "0")), int(request.query.get("limit", len(items)))
+            if begin and not cluster.continues:
+                return answer(410, "Expired: the provided continue parameter is too old")
+            meta = {"resourceVersion": str(cluster.version)}
+            if begin + limit < len(items):
+                meta["continue"] = str(begin + limit)
+            return web.json_response({"metadata": meta, "items": items[begin : begin + limit]})
         if not cluster.watches:
             return answer(410, "Expired: too old resource version")
         response = web.StreamResponse()
