@@ -147,7 +147,7 @@ class Remedy:
         return max([self._target.rules.stop_timeout, *(c.timeout for c in self._config.commands if c.name in names)])
 
     def _doctor(self, attempt: Attempt) -> Doctor:
-        if attempt.remedy == RESTART or self._outside.commands is None:
+        if attempt.remedy == RESTART:
             return self._runtime
         selectors = {s.container_id: selector for s, selector in zip(attempt.steps, self._target.selectors, strict=False)}
         return CommandRemedy(

@@ -31,7 +31,7 @@ class CommandRemedy:
     def __init__(
         self,
         name: str,
-        commands: Commands,
+        commands: Commands | None,
         runtime: ContainerRuntime,
         selectors: Mapping[str, Selector],
         clock: Clock,
@@ -67,6 +67,8 @@ class CommandRemedy:
     async def restart(self, container_id: str, *, stop_timeout: float) -> Outcome[None]:
         """The command, for the first container of the target; a member that it left alone is restarted as ever."""
         if container_id == next(iter(self._selectors), container_id):
+            if self._commands is None:
+                return failed(Status.UNAVAILABLE, f"there is no command {self._name}")
             return await self._commands.carry_out(self._name, container_id)
         return await self._runtime.restart(self._now.get(container_id, container_id), stop_timeout=stop_timeout)
 

@@ -128,7 +128,8 @@ class CommandRuntime:
             return failed(Status.TIMED_OUT, f"{command.name} was cut off after {command.timeout:g} s: {ran.output}", seconds)
         if ran.status != 0:
             return failed(Status.REFUSED, f"{command.name} ended with {ran.status}: {ran.output}", seconds)
-        self._restarted[container_id] = self._wall()
+        if container_id in self._commands:
+            self._restarted[container_id] = self._wall()
         return Outcome(Status.OK, seconds=seconds)
 
     async def start(self, container_id: str) -> Outcome[None]:

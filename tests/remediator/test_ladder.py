@@ -204,3 +204,10 @@ async def test_the_command_runs_once_for_a_group_whose_other_members_are_restart
     await following.restart(ID, stop_timeout=1.0)
     await following.restart(MEMBER, stop_timeout=1.0)
     assert shelf.calls == [("recreate", ID), ("restart", MEMBER)]
+
+
+async def test_without_commands_nothing_is_done_in_their_place() -> None:
+    shelf = Shelf()
+    following = CommandRemedy("recreate", None, shelf, {ID: Selector(container="vllm")}, Clock(), 90.0)  # type: ignore[arg-type]
+    assert (await following.restart(ID, stop_timeout=1.0)).status is Status.UNAVAILABLE
+    assert shelf.calls == []

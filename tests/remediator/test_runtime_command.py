@@ -148,6 +148,18 @@ async def test_other_commands_know_only_our_own_restarts() -> None:
     assert after.incarnation != blind.incarnation
 
 
+async def test_a_command_in_place_of_anothers_restart() -> None:
+    """The rung of a ladder: run by name, and the start is known of the target that it was run for."""
+    two = (FixedCommand("heal", ("/bin/true",), 9.0), FixedCommand("reset", ("/bin/sh", "-c", "echo no; exit 4"), 9.0))
+    runtime = CommandRuntime(two)
+    assert (await runtime.carry_out("heal", "ab" * 32)).ok
+    assert (await runtime.inspect(command_id("heal"))).get().started_at is None
+    assert "reset ended with 4: no" in (await runtime.carry_out("reset", command_id("heal"))).detail
+    assert (await runtime.carry_out("heal", command_id("reset"))).ok
+    assert (await runtime.inspect(command_id("reset"))).get().started_at is not None
+    assert (await runtime.carry_out("other", "ab" * 32)).status is Status.NOT_FOUND
+
+
 async def test_unknown_names_select_nothing() -> None:
     runtime, _ = command("/bin/true")
     assert (await runtime.find(Selector(command="other"))).get() == ()
