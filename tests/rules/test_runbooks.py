@@ -9,12 +9,11 @@ import pytest
 from rules.exported import exported
 from rules.promql import lint
 from rules.scenes import RULES, alert_rules
-from rules.test_dashboards import recorded
 
 HERE = RULES.parent / "docs" / "runbooks"
 PAGES = {p.stem: p.read_text() for p in sorted(HERE.glob("*.md")) if p.name != "README.md"}
 ALERTS = alert_rules()
-METRICS = exported() | recorded()
+METRICS = exported()
 SECTIONS = ["## First", "## Look-alikes", "## Commands", "## When a restart does not help"]
 
 
