@@ -11,6 +11,9 @@ from typing import Protocol
 
 from llm_remediator.outcome import Outcome
 
+RESTART_LABEL = "stuckproof.restart"
+ALLOWED = "allowed"
+
 
 @dataclass(frozen=True, slots=True)
 class Selector:

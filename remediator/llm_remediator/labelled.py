@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Mapping
 
-from llm_remediator.containers import ContainerRuntime, Selector
+from llm_remediator.containers import ALLOWED, RESTART_LABEL, ContainerRuntime, Selector
 from llm_remediator.ports import Clock
 from llm_remediator.rules import Backend, Rules, Target
 from llm_remediator.settings import LabelledHost, TargetBook
@@ -20,7 +20,7 @@ from llm_remediator.settings import LabelledHost, TargetBook
 log = logging.getLogger("llm.remediator.labelled")
 
 NAME_LABEL = "stuckproof.target"
-OPT_IN = "stuckproof.restart=allowed"
+OPT_IN = f"{RESTART_LABEL}={ALLOWED}"
 KEPT = 3600.0
 """Seconds for which a target stays after its container was last seen: a deployment must not reset what is known of it."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,199}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from llm_remediator.containers import ALLOWED, RESTART_LABEL
 from llm_remediator.policy.words import clock as moment
 from llm_remediator.policy.words import passed, refused, span, unasked
 from llm_remediator.rules import Backend
@@ -113,20 +114,26 @@ def state(snapshot: Snapshot) -> Answer:
 
 
 def container(snapshot: Snapshot) -> Answer:
-    """Exactly one container for each configured one, or hands off."""
+    """Exactly one container for each configured one, none of which opted out, or hands off."""
     if not snapshot.members:
         return refused(Verb.DEFER, "not_inspected", "the container was not looked at yet")
     for member in snapshot.members:
         if member.container is None:
             verb = Verb.SKIP if member.reason == "no_match" else Verb.DEFER
             return refused(verb, member.reason or "unreachable", member.fault or f"{member.selector}: not found")
+    for box in snapshot.containers:
+        said = box.labels.get(RESTART_LABEL, ALLOWED)
+        if said != ALLOWED:
+            why = f"{box.name} has the label {RESTART_LABEL}={said}; only {ALLOWED} lets it be restarted"
+            return refused(Verb.SKIP, "opted_out", why)
     names = ", ".join(f"{c.name} ({c.id[:12]})" for c in snapshot.containers)
     return passed(f"exactly one match: {names}")
 
 
 def unresolved(snapshot: Snapshot) -> Answer | None:
-    """The answer of gates that look at containers, where `container` refuses; None where they were all found."""
-    return None if container(snapshot).passed else unasked("its containers were not all found")
+    """The answer of gates that look at containers, where some were not found; else None."""
+    found = bool(snapshot.members) and all(m.container is not None for m in snapshot.members)
+    return None if found else unasked("its containers were not all found")
 
 
 def running(snapshot: Snapshot) -> Answer:
