@@ -86,20 +86,24 @@ def _by_rank(lanes: tuple[LaneEvidence, ...]) -> tuple[LaneEvidence, ...]:
 
 
 def _lane(lane: LaneEvidence, samples: Samples) -> LaneEvidence:
-    alive, paused, generated = (
-        found.get(lane.lane) or found.get(WHOLE)
-        for found in (
-            pick(samples, Pick((IDLE_SECONDS,)), TABLE.labels),
-            pick(samples, Pick((PAUSED,)), TABLE.labels),
-            pick(samples, Pick((REALTIME,), {"mode": "decode"}), TABLE.labels, counter=True),
-        )
+    def of(what: Pick, counter: bool = False) -> float | None:
+        found = pick(samples, what, TABLE.labels, counter=counter)
+        name_and_value = found.get(lane.lane) or found.get(WHOLE)
+        return None if name_and_value is None else name_and_value[1]
+
+    paused = of(Pick((PAUSED,)))
+    decoded, computed, cached = (
+        of(Pick((REALTIME,), {"mode": mode}), counter=True) for mode in ("decode", "prefill_compute", "prefill_cache")
     )
-    return replace(
+    lane = replace(
         lane,
-        alive=alive[1] if alive else None,
-        asleep=f"paused ({paused[1]:g} requests held for a weight update)" if paused and paused[1] > 0 else None,
-        generation_tokens=generated[1] if generated else lane.generation_tokens,
+        alive=of(Pick((IDLE_SECONDS,))),
+        asleep=f"paused ({paused:g} requests held for a weight update)" if paused else None,
     )
+    if decoded is None and computed is None:
+        return lane
+    # Tokens as they are made, not as requests finish. A prefill node shows no decode, and is not held to one.
+    return replace(lane, generation_tokens=decoded, prompt_tokens=(computed or 0.0) + (cached or 0.0))
 
 
 def facts(samples: Samples, known: Known) -> Facts:
