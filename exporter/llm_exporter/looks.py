@@ -76,7 +76,8 @@ class Looker:
         if engine is None and metrics.status == 200:
             engine = await off_loop(metrics.body, lambda: detect(sketch(metrics.body)))
         if engine is not None:
-            return (None if engine.health_until_served and served else engine.health_path), {}
+            spared = engine.health_until_served and (served or metrics.status in NO_SUCH_PAGE)
+            return (None if spared else engine.health_path), {}
         if ALIVE in self._refused or metrics.kind in UNREACHABLE:
             return "/health", {}
         page = await self._side(ALIVE, timeout, deadline)

@@ -243,6 +243,14 @@ async def test_a_server_that_may_take_no_token_ids_is_asked_in_words(bench: Benc
         assert [body["prompt"] for body in server.bodies if isinstance(body, dict)] == ["a"]
 
 
+async def test_sglang_without_metrics_is_not_made_to_generate_at_every_look(bench: Bench) -> None:
+    async with serving({"/v1/models": models("m", "sglang"), "/health": says("")}) as server:
+        monitor = bench.monitor(server)
+        for _ in range(5):
+            await monitor.observe()
+        assert server.asked["GET /health"] == 1
+
+
 async def test_what_cannot_be_asked_by_a_canary_still_names_its_mend(bench: Bench) -> None:
     async with serving({"/metrics": says({}, 401)}) as server:
         monitor = bench.monitor(server, without_metrics=True)

@@ -159,7 +159,8 @@ class Engine:
             (``/metrics``, `llm_exporter.engines.ALIVE`, `llm_exporter.engines.IDENTIFY`) are this server's.
         interval, timeout: Seconds; this engine's own defaults.
         less_abandoned: Takes requests whose client left off a reading, for engines whose counts keep those open for ever.
-        health_until_served: Its health endpoint runs the model, so it is asked only until the process has served (SGLang).
+        health_until_served: Its health endpoint runs the model, so it is asked only until the process has served, and not
+            where nothing can tell that it has (SGLang without metrics).
         health_is_work: Its health waits behind, or fails with, healthy work: a 5xx of it proves nothing.
         sleeps_by_timer: Seen asleep once, it sleeps whenever it is idle; a canary would keep it awake for ever.
         about: What the answers of `once` say of version and model.
