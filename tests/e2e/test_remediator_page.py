@@ -45,6 +45,21 @@ def changes(service: FakeService) -> list[tuple[object, ...]]:
     return [call for call in service.calls if call[0] != "decisions"]
 
 
+async def test_an_approval_by_a_named_person(at: tuple[Page, str], service: FakeService) -> None:
+    page, base = at
+    service.views = [target("c", awaiting_approval="restart awaits a person's approval: stuck", approval_request=7)]
+    await page.open(f"{base}/")
+    await click(page, "Approve…")
+    assert "restart awaits a person's approval: stuck" in await page.value("document.body.innerText")
+    assert await page.value("document.querySelector('form').checkValidity()") is False, "without a name it is not sent"
+    await page.value("document.querySelector('[name=by]').value = 'kim'")
+    await click(page, "Approve")
+    assert await page.value("location.pathname") == "/"
+    ((verb, name, request, by),) = changes(service)
+    assert (verb, name, request) == ("approve", "c", 7)
+    assert str(by).startswith("kim from 127.0.0.1")
+
+
 async def test_a_pause_by_three_clicks(at: tuple[Page, str], service: FakeService) -> None:
     page, base = at
     await page.open(f"{base}/")
