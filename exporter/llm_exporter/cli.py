@@ -16,7 +16,8 @@ from typing import NoReturn
 
 from llm_common import logs
 from llm_common.errors import ConfigError
-from llm_common.web import WebConfig, parse_listen
+from llm_common.listen import parse_listen
+from llm_common.web_config import WebConfig
 from llm_exporter import check, config_check
 from llm_exporter.arguments import check_parser, kinds, record_parser, replay_parser, serve_parser, watch_parser
 from llm_exporter.config import Config, from_urls, load

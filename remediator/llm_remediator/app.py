@@ -16,7 +16,8 @@ from aiohttp.web import Application
 
 from llm_common.config import ConfigError
 from llm_common.kube import Kube, KubeAccess
-from llm_common.web import WebConfig, serve
+from llm_common.web import serve
+from llm_common.web_config import WebConfig
 from llm_remediator.alertmanager_client import HttpAlertmanager
 from llm_remediator.clock import SystemClock
 from llm_remediator.config import Config, check_listen

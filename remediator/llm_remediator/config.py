@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_common.config import ConfigError, Reader, format_duration, load_yaml
-from llm_common.web import WebConfig, is_loopback
+from llm_common.listen import is_loopback
+from llm_common.web_config import WebConfig
 from llm_remediator.config_limits import RESTARTABLE, STATES, read_diagnostics, read_fleet, read_rules
 from llm_remediator.config_places import (
     read_commands,

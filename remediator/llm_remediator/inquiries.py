@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from llm_common.config import format_duration
 from llm_common.terminal import printable
-from llm_common.web import WebConfig
+from llm_common.web_config import WebConfig
 from llm_remediator import journal_attempts, journal_audit, journal_targets, report
 from llm_remediator.config import Config, Endpoint
 from llm_remediator.foreign_json import UNREADABLE, why

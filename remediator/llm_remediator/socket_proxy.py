@@ -18,7 +18,7 @@ from aiohttp import web
 from yarl import URL
 
 from llm_common.errors import ConfigError
-from llm_common.web import parse_listen
+from llm_common.listen import parse_listen
 from llm_remediator.foreign_json import loads
 from llm_remediator.socket_rules import PROXY_HEADER, Call, judge, only_forced, without_secrets
 

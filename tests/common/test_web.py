@@ -12,7 +12,9 @@ import pytest
 from aiohttp import web
 
 from llm_common.errors import ConfigError
-from llm_common.web import WebConfig, is_loopback, parse_listen, serve
+from llm_common.listen import is_loopback, parse_listen
+from llm_common.web import serve
+from llm_common.web_config import WebConfig
 from loopback import free_port, self_signed
 
 

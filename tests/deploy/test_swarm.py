@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from llm_common.durations import parse_duration
-from llm_common.web import WebConfig
+from llm_common.web_config import WebConfig
 from llm_exporter import config as exporter_config
 from llm_remediator import config as remediator_config
 
