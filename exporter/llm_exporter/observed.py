@@ -13,6 +13,7 @@ from llm_exporter.witnesses.gpu import GpuReading
 
 TIMELINE = 100
 CANARIES_KEPT = 20
+LONGEST_NAME = 300
 
 
 def after_look(
@@ -33,8 +34,8 @@ def after_look(
         before,
         interval=interval,
         kind=mind.engine.kind if mind.engine is not None else "",
-        version=mind.known.version,
-        model=mind.known.model or seen.reading.model,
+        version=_short(mind.known.version),
+        model=_short(mind.known.model or seen.reading.model),
         prefill_blind=not observation.facts.sighted if given is None else given,
         looked=look.t,
         looked_at=look.unix,
@@ -103,6 +104,11 @@ def _changed(snapshot: Snapshot, verdict: Verdict, unix: float, *, first: bool) 
         timeline=(*snapshot.timeline, Change(unix, verdict.state, verdict.reason))[-TIMELINE:],
         transitions=snapshot.transitions if first else _counted(snapshot.transitions, verdict.state.value),
     )
+
+
+def _short(name: str | None) -> str | None:
+    """A name as a label: what a server calls itself must not fill our pages."""
+    return None if name is None else name[:LONGEST_NAME]
 
 
 def _gpu(gpus: Sequence[GpuReading]) -> Gpu | None:

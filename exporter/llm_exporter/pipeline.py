@@ -12,6 +12,7 @@ from .engines.custom import Described, adapter
 from .exposition import Samples, read, sketch
 from .judge import (
     CanaryOutcome,
+    CanaryRequest,
     Facts,
     History,
     LaneEvidence,
@@ -31,6 +32,8 @@ NO_SERIES = (
 
 MOST_LANES = 1024
 """Lanes that are judged and exported of one target; a page with more must not cost the other targets their looks."""
+
+LONGEST_LANE = 200
 
 CLOCKS_DIFFER = 60.0
 """Seconds by which a server's clock may be ahead of ours."""
@@ -79,8 +82,7 @@ def step(
     settings: Settings,
     *,
     canary: CanaryOutcome | None = None,
-    own_canary: bool = False,
-    own_canary_lane: str | None = None,
+    own_canary: CanaryRequest | None = None,
     witness: Witness | None = None,
     loop: LoopEvidence | None = None,
 ) -> tuple[Mind, Seen]:
@@ -91,7 +93,7 @@ def step(
         look: What its endpoints said.
         settings: The target's patience.
         canary: A canary that ended before this look's page was fetched.
-        own_canary, own_canary_lane: A canary of ours is in flight during this look.
+        own_canary: A canary of ours that is in flight during this look.
         witness: What second looks say (GPU, container).
         loop: Event-loop evidence from a heartbeat's side port; the one on the engine's own page is used otherwise.
     """
@@ -109,7 +111,6 @@ def step(
         observation,
         canary=canary,
         own_canary=own_canary,
-        own_canary_lane=own_canary_lane,
         witness=witness,
         loop=loop or reading.loop,
     )
@@ -136,6 +137,9 @@ def _read(mind: Mind, look: Look) -> tuple[Mind, Reading, Facts]:
         reading = replace(reading, detail=f"missing {engine.series[0]}: {why}")
     if len(reading.lanes) > MOST_LANES:
         words = f"{len(reading.lanes)} lanes on one page, more than {MOST_LANES}: no engine has so many ranks"
+        reading = replace(reading, lanes=(), detail=words)
+    elif any(len(lane.lane) > LONGEST_LANE for lane in reading.lanes):
+        words = f"a lane's name is longer than {LONGEST_LANE} letters: no engine calls a rank so"
         reading = replace(reading, lanes=(), detail=words)
     return mind, reading, engine.facts(samples, mind.known)
 

@@ -76,7 +76,5 @@ def _mend(engine: Engine | None, look: Look) -> str:
     if status == 501:
         return "501 on the metrics page: start llama-server with --metrics"
     if 300 <= status < 400:
-        return (
-            f"{status}: the metrics page redirects (to {page.headers.get('Location', 'nowhere')}); give that address as url"
-        )
+        return f"{status}: the metrics page redirects (to {page.headers.get('Location', 'nowhere')[:200]}); give that address as url"
     return f"{status} on the metrics page: the server's own metrics fail, the engine may be fine"

@@ -251,6 +251,16 @@ async def test_sglang_without_metrics_is_not_made_to_generate_at_every_look(benc
         assert server.asked["GET /health"] == 1
 
 
+async def test_what_a_server_calls_itself_does_not_fill_our_pages(bench: Bench) -> None:
+    endless = "x" * 100_000
+    answers = {"/metrics": page("tgi-3"), "/info": says({"model_id": endless, "version": endless})}
+    async with serving(answers) as server:
+        monitor = bench.monitor(server)
+        for _ in range(2):
+            snapshot = await monitor.observe()
+        assert snapshot.model == snapshot.version == endless[:300]
+
+
 async def test_what_cannot_be_asked_by_a_canary_still_names_its_mend(bench: Bench) -> None:
     async with serving({"/metrics": says({}, 401)}) as server:
         monitor = bench.monitor(server, without_metrics=True)

@@ -10,7 +10,7 @@ from llm_exporter.engines import Look, Page
 from llm_exporter.exposition import FEW, read, sketch
 from llm_exporter.judge import Settings
 from llm_exporter.large_pages import LARGE, off_loop
-from llm_exporter.pipeline import MOST_LANES, Mind, step
+from llm_exporter.pipeline import LONGEST_LANE, MOST_LANES, Mind, step
 
 
 @pytest.mark.parametrize(("size", "beside"), [(0, False), (LARGE - 1, False), (LARGE, True)])
@@ -42,3 +42,10 @@ def test_a_page_with_more_lanes_than_any_engine_has_is_not_judged(count: int, st
     _, seen = step(Mind.of("auto"), Look(0.0, 1e9, Page(status=200, body=lanes(count))), Settings())
     assert seen.verdict.state == state
     assert ("more than 1024" in seen.verdict.reason) is (state == "unknown")
+
+
+@pytest.mark.parametrize(("length", "state"), [(LONGEST_LANE, "busy"), (LONGEST_LANE + 1, "unknown")])
+def test_a_rank_with_an_endless_name_is_not_judged(length: int, state: str) -> None:
+    body = lanes(1).replace('engine="0"', f'engine="{"x" * length}"')
+    _, seen = step(Mind.of("auto"), Look(0.0, 1e9, Page(status=200, body=body)), Settings())
+    assert seen.verdict.state == state
