@@ -12,6 +12,8 @@ from llm_remediator.ports import Clock, Notice, Notifier
 from llm_remediator.service import StoreError
 
 AGAIN = 15.0
+"""Seconds before the second try; each pause is twice the one before, up to"""
+SELDOM = 300.0
 log = logging.getLogger("llm.remediator.courier")
 
 
@@ -32,13 +34,14 @@ class Courier:
 
     async def run(self) -> None:
         """The eternal task."""
+        pause = AGAIN
         while True:
-            left = await self.deliver()
-            try:
-                async with asyncio.timeout(AGAIN if left else None):
-                    await self._wake.wait()
-            except TimeoutError:
+            if await self.deliver():
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, SELDOM)
                 continue
+            pause = AGAIN
+            await self._wake.wait()
             self._wake.clear()
 
     async def deliver(self) -> bool:

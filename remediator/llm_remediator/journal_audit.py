@@ -11,7 +11,8 @@ from llm_remediator.ports import Notice
 from llm_remediator.service import DecisionView, Delivery, GateView
 from llm_remediator.snapshot import Alert, Decision, GateResult
 
-NOTICE_TRIES = 5
+NOTICE_LASTS = 86400.0
+"""Seconds for which a notice is tried: whoever was away for a night still learns of a latch."""
 DELIVERIES_KEPT = 100_000
 """Webhook bodies kept at most: a storm must not fill the disk."""
 Db = sqlite3.Connection
@@ -194,10 +195,10 @@ def pending_notices(db: sqlite3.Connection) -> list[tuple[int, Notice]]:
 
 
 def notice_tried(db: sqlite3.Connection, notice: int, *, at: float, delivered: bool) -> bool:
-    """Note one try; after `NOTICE_TRIES` it is given up. Returns whether it was given up."""
+    """Note one try; a notice older than `NOTICE_LASTS` is given up. Returns whether it was given up."""
     db.execute("UPDATE notices SET tries = tries + 1 WHERE id = ?", (notice,))
-    row = db.execute("SELECT tries FROM notices WHERE id = ?", (notice,)).fetchone()
-    over = row is None or row["tries"] >= NOTICE_TRIES
+    row = db.execute("SELECT at FROM notices WHERE id = ?", (notice,)).fetchone()
+    over = row is None or at - row["at"] >= NOTICE_LASTS
     if delivered or over:
         db.execute("UPDATE notices SET done_at = ? WHERE id = ?", (at, notice))
     return bool(over and not delivered)

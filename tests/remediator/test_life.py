@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from llm_remediator.containers import Process
+from llm_remediator.journal_audit import put_notice
 from llm_remediator.outcome import Outcome, Status
+from llm_remediator.ports import Notice
 from llm_remediator.rules import Budget, FleetRules, Mode, Rules
 from llm_remediator.service import Delivery, ReceivedAlert, StoreError
 from remediator.world import START, World
@@ -620,3 +622,42 @@ async def test_an_attempt_whose_task_died_is_taken_up_at_the_next_look(make: Mak
     assert world.docker.restarts == []
     await world.looks(700)
     assert await world.results() == ["abandoned", "verified"]
+
+
+async def test_a_notice_waits_for_an_endpoint_that_is_away_for_hours_and_is_given_up_after_a_day(make: Make) -> None:
+    world = make()
+    world.inbox.reachable = False
+    world.engines["a"].sick_since = world.clock.now - 400
+    await world.looks(6 * 3600, every=600)
+    assert world.inbox.notices == []
+    world.inbox.reachable = True
+    await world.look()
+    assert world.inbox.events() == ["acted", "verified"]
+    world.inbox.reachable = False
+    world.engines["a"].sick_since = world.clock.now - 400
+    await world.looks(26 * 3600, every=1800)
+    world.inbox.reachable = True
+    await world.look()
+    assert world.inbox.events() == ["acted", "verified"], "what is a day old wakes nobody any more"
+
+
+async def test_an_endpoint_that_is_away_is_asked_ever_more_seldom(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make()
+    assert world.remediator is not None
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        world.inbox.reachable = len(pauses) == 7
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(world.clock, "sleep", sleep)
+    world.inbox.reachable = False
+    notice = Notice("latched", "a", "t", world.clock.now, "act")
+    await world.journal.run(lambda db: put_notice(db, notice))
+    courier = asyncio.create_task(world.remediator.courier.run())
+    async with asyncio.timeout(20):
+        while not world.inbox.notices:
+            await asyncio.sleep(0.01)
+    courier.cancel()
+    assert pauses == [15.0, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0]
