@@ -150,8 +150,7 @@ class Monitor:
                 look,
                 self.target.options.settings(self._mind.engine),
                 canary=outcome,
-                own_canary=flying is not None,
-                own_canary_lane=flying.lane if flying is not None else None,
+                own_canary=flying,
                 witness=testimony.witness,
                 loop=testimony.loop,
             )

@@ -47,14 +47,12 @@ def replay(
         look = look_of(record)
         patience = settings if isinstance(settings, Settings) else settings(mind.engine)
         ended = canaries.ended(look.t)
-        flying = canaries.flying(look.t)
         mind, seen = step(
             mind,
             look,
             patience,
             canary=ended,
-            own_canary=flying is not None,
-            own_canary_lane=flying.lane if flying is not None else None,
+            own_canary=canaries.flying(look.t),
             witness=witness_of(record),
             loop=loop_of(record),
         )
@@ -72,9 +70,11 @@ class RecordedCanaries:
         self._none_at: float | None = None
         self._used_until = float("-inf")
 
-    def flying(self, t: float) -> CanaryOutcome | None:
-        """The one that was in flight at `t`."""
-        return self._under_way if self._under_way is not None and self._under_way.began <= t else None
+    def flying(self, t: float) -> CanaryRequest | None:
+        """The one that was in flight at `t`, to the lane that it was recorded with."""
+        if self._asked is None or self._under_way is None or self._under_way.began > t:
+            return None
+        return replace(self._asked, lane=self._under_way.lane)
 
     def ended(self, t: float) -> CanaryOutcome | None:
         """The one that ended by `t`, or that there was none to be had; each is told once."""

@@ -9,6 +9,7 @@ import pytest
 
 from llm_exporter.judge import (
     CanaryOutcome,
+    CanaryRequest,
     Facts,
     History,
     LaneEvidence,
@@ -77,7 +78,7 @@ def test_work_that_arrives_behind_our_idle_canary_is_stalled_and_says_so() -> No
     target = Watched()
     target.look(2)
     for _ in range(6):
-        verdict = target.look(2, running=2, own_canary=True, own_canary_lane="0")
+        verdict = target.look(2, running=2, own_canary=CanaryRequest("idle", "0"))
     assert (verdict.state, verdict.wants) == (State.STALLED, None)
     assert verdict.reason.endswith("a canary is in flight")
     assert "in flight" not in target.look(2, running=2).reason
@@ -274,7 +275,7 @@ def test_an_engine_that_answers_behind_a_frozen_page_is_asked_again_after_anothe
     looks = [target.look(2, running=1) for _ in range(12)]
     assert {verdict.state for verdict in looks} == {State.UNKNOWN}
     assert [n for n, verdict in enumerate(looks) if verdict.wants is not None] == [10, 11]
-    assert target.look(2, running=1, own_canary=True).wants is None
+    assert target.look(2, running=1, own_canary=CanaryRequest("idle", None)).wants is None
 
 
 def test_the_evidence_is_every_series_that_the_page_has_and_no_other() -> None:
@@ -648,7 +649,7 @@ def test_an_engine_that_says_that_it_loads_is_not_asked() -> None:
 def test_nothing_is_asked_while_our_request_is_in_flight() -> None:
     target = Watched()
     assert target.look(2).wants is not None
-    assert target.look(2, own_canary=True).wants is None
+    assert target.look(2, own_canary=CanaryRequest("idle", None)).wants is None
     assert target.look(2).wants is not None
 
 

@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from llm_exporter.judge import CanaryOutcome, Facts, History, LaneEvidence, Observation, Settings, State, Verdict, judge
+from llm_exporter.judge import (
+    CanaryOutcome,
+    CanaryRequest,
+    Facts,
+    History,
+    LaneEvidence,
+    Observation,
+    Settings,
+    State,
+    Verdict,
+    judge,
+)
 
 PATIENCE = Settings(interval=5, stalled_after=30, stuck_after=60, start_grace=0, idle_canary=False)
 
@@ -28,7 +39,7 @@ def until_asked(running: float) -> tuple[History, float]:
 
 
 def in_flight(history: History, seen: Observation, t: float) -> tuple[History, Verdict]:
-    return judge(history, replace(seen, own_canary=True, own_canary_lane="0"), t, PATIENCE)
+    return judge(history, replace(seen, own_canary=CanaryRequest("confirm", "0")), t, PATIENCE)
 
 
 def test_the_only_request_of_a_hung_engine_is_not_taken_for_our_canary() -> None:
@@ -113,7 +124,9 @@ def test_canaries_that_are_prefilled_and_get_no_token_starve_and_do_not_flood() 
         outcome = None
         if began is not None and t - began >= 30:
             outcome, began = CanaryOutcome("idle", "silent", began, 30.0, lane="0"), None
-        seen = replace(prefilled_only(t, prompts), canary=outcome, own_canary=began is not None, own_canary_lane="0")
+        seen = replace(
+            prefilled_only(t, prompts), canary=outcome, own_canary=None if began is None else CanaryRequest("idle", "0")
+        )
         history, verdict = judge(history, seen, t, patience)
         states.append(verdict.state)
         if verdict.wants is not None and began is None:

@@ -83,8 +83,7 @@ class Stuckproof:
             age=world.now - world.started,
             health=200,
             canary=outcome,
-            own_canary=flight is not None,
-            own_canary_lane=flight[0].lane if flight is not None else None,
+            own_canary=flight[0] if flight is not None else None,
         )
 
     def _evaluate_alerts(self, verdict: Verdict) -> None:

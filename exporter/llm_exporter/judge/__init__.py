@@ -14,6 +14,7 @@ In the order in which it is best read:
 from .history import History, LaneHistory
 from .observation import (
     CanaryOutcome,
+    CanaryRequest,
     CanaryResult,
     Facts,
     Failure,
@@ -25,7 +26,7 @@ from .observation import (
     Witness,
 )
 from .target import judge
-from .verdict import WORST_FIRST, Bound, CanaryRequest, Evidence, LaneVerdict, State, Verdict
+from .verdict import WORST_FIRST, Bound, Evidence, LaneVerdict, State, Verdict
 
 __all__ = [
     "WORST_FIRST",

@@ -50,7 +50,7 @@ def open_requests(
     before that a canary is due: it may tell that they only count clients that left (`Engine.less_abandoned`).
     """
     still = all(lane.marks.moved < t or not lane.compared for lane in history.lanes.values())
-    in_flight = (seen.witness.in_flight or 0.0) - (1.0 if seen.own_canary else 0.0)
+    in_flight = (seen.witness.in_flight or 0.0) - (1.0 if seen.own_canary is not None else 0.0)
     idle = all(f.verdict.state is State.IDLE for f in findings)
     if in_flight < 1 or not idle or not still:
         return replace(history, open_since=None), findings

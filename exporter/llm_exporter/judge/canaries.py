@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from .history import Confirmation, History, LaneHistory
 from .lane import Finding
-from .observation import CanaryOutcome, Observation, Settings
-from .verdict import CanaryRequest, State
+from .observation import CanaryOutcome, CanaryRequest, Observation, Settings
+from .verdict import State
 from .words import duration
 
 MAY_BE_IDLE = (State.IDLE, State.STUCK, State.STARVED)
@@ -111,7 +111,7 @@ def wanted(
     history: History, seen: Observation, findings: Sequence[Finding], settings: Settings, t: float
 ) -> CanaryRequest | None:
     """The request that the judge asks for now: the last question before ``stuck``, else proof of an idle engine."""
-    if seen.own_canary:
+    if seen.own_canary is not None:
         return None
     asked = [f for f in findings if f.ask]
     if asked:

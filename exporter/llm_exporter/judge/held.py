@@ -25,7 +25,7 @@ def held_work(evidence: LaneEvidence) -> float | None:
 
 def before_canary(history: History, seen: Observation) -> History:
     """Note what the page showed when our canary was sent: what it shows beyond that may be the canary."""
-    if not seen.own_canary:
+    if seen.own_canary is None:
         return history if history.before_canary is None else replace(history, before_canary=None)
     if history.before_canary is not None:
         return history
@@ -42,11 +42,11 @@ def held_by_lane(seen: Observation, before: Mapping[str, float]) -> Mapping[str,
     A hung engine's gauges do not take the canary in; taking it off them would call the one request that hangs idle.
     """
     held = {lane.lane: held_work(lane) for lane in seen.lanes}
-    if not seen.own_canary:
+    if seen.own_canary is None:
         return held
     for lane in seen.lanes:
         more = _shown(lane) - before.get(lane.lane, 0.0)
-        if seen.own_canary_lane in (None, lane.lane) and more > 0 and held[lane.lane]:
+        if seen.own_canary.lane in (None, lane.lane) and more > 0 and held[lane.lane]:
             held[lane.lane] = max(0.0, (held[lane.lane] or 0.0) - min(1.0, more))
             break
     return held

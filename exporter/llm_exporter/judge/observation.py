@@ -101,6 +101,14 @@ class LaneEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryRequest:
+    """The judge asks for one tiny request, to `lane` if it can be pinned."""
+
+    kind: CanaryKind
+    lane: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class CanaryOutcome:
     """How one tiny request of ours ended.
 
@@ -187,8 +195,7 @@ class Observation:
         died_loading: `death` is proof even of a server that never served (a failed load).
         answers_ok, answers_failed: Life-time counts of inference answers 2xx and 5xx, if counted.
         canary: A canary that ended since the previous look; this look's page was fetched after it ended.
-        own_canary: Our own canary is in flight during this look.
-        own_canary_lane: The lane that it is pinned to.
+        own_canary: Our own canary, if one is in flight during this look.
     """
 
     unix: float
@@ -205,8 +212,7 @@ class Observation:
     answers_ok: float | None = None
     answers_failed: float | None = None
     canary: CanaryOutcome | None = None
-    own_canary: bool = False
-    own_canary_lane: str | None = None
+    own_canary: CanaryRequest | None = None
     witness: Witness = field(default_factory=Witness)
     loop: LoopEvidence | None = None
 

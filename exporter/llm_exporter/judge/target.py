@@ -13,8 +13,8 @@ from . import answers, canaries, identity
 from .held import before_canary, held_by_lane
 from .history import History, LaneHistory
 from .lane import Around, Finding, judge_lane
-from .observation import LaneEvidence, LoopEvidence, Observation, Settings
-from .verdict import WORST_FIRST, CanaryRequest, LaneVerdict, State, Verdict
+from .observation import CanaryRequest, LaneEvidence, LoopEvidence, Observation, Settings
+from .verdict import WORST_FIRST, LaneVerdict, State, Verdict
 from .watch import begin, watch
 from .words import duration
 
@@ -151,7 +151,7 @@ def _of_lanes(lanes: tuple[LaneVerdict, ...]) -> Verdict:
 def _by_canary_alone(history: History, seen: Observation, t: float, settings: Settings) -> tuple[History, Verdict]:
     """A server without metrics, if the operator asks for it: answered is idle, silent twice unreachable, never stuck."""
     due = history.bare_silent == 1 or history.asked_at is None or t - history.asked_at >= settings.canary_every
-    wants = CanaryRequest("idle", None) if due and not seen.own_canary else None
+    wants = CanaryRequest("idle", None) if due and seen.own_canary is None else None
     if history.bare_silent >= 2:
         said = f"no metrics, and {history.bare_silent} canaries in a row got no answer"
         return history, Verdict(State.UNREACHABLE, said, wants=wants, would_change="a canary is answered")
@@ -209,7 +209,7 @@ def _findings(
         else:
             around = Around(
                 facts=seen.facts, settings=settings, witness=seen.witness, alone=len(names) == 1,
-                others_move=bool(moving - {name}), dead=dead, cannot=history.cannot, asking=seen.own_canary,
+                others_move=bool(moving - {name}), dead=dead, cannot=history.cannot, asking=seen.own_canary is not None,
                 age=None if history.started is None else t - history.started,
             )  # fmt: skip
             found.append(judge_lane(lane, work, around, t))

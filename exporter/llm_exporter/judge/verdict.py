@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .observation import CanaryKind
+from .observation import CanaryRequest
 
 
 class State(StrEnum):
@@ -37,14 +37,6 @@ WORST_FIRST: tuple[State, ...] = (
     State.BUSY,
     State.IDLE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CanaryRequest:
-    """The judge asks for one tiny request, to `lane` if it can be pinned."""
-
-    kind: CanaryKind
-    lane: str | None
 
 
 @dataclass(frozen=True, slots=True)
