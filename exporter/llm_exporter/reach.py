@@ -67,7 +67,7 @@ def _mend(engine: Engine | None, look: Look) -> str:
     if engine is None and status == 400 and "model name is missing" in page.body:
         return f"400 on the metrics page: {llamacpp.ENGINE.mend[400]}"
     if status in (401, 403):
-        return f"{status} on the metrics page: it needs a key; give bearer_token_file"
+        return f"{status} on the metrics page: it needs a key; give bearer_token_file, or the right key in it"
     models = look.extra.get("/v1/models")
     if status == 404 and models is not None and models.status in (401, 403):
         return f"404: no metrics page here, and {models.status} on /v1/models: it needs a key; give bearer_token_file"
@@ -76,5 +76,6 @@ def _mend(engine: Engine | None, look: Look) -> str:
     if status == 501:
         return "501 on the metrics page: start llama-server with --metrics"
     if 300 <= status < 400:
-        return f"{status}: the metrics page redirects (to {page.headers.get('Location', 'nowhere')[:200]}); give that address as url"
+        where = page.headers.get("Location", "nowhere")[:200]
+        return f"{status}: the metrics page redirects (to {where}); give that address as url"
     return f"{status} on the metrics page: the server's own metrics fail, the engine may be fine"
