@@ -42,7 +42,7 @@ class BrowserGuard:
             return f"a request from another site ({site})"
         origin, host = headers.get("Origin", ""), headers.get("Host", "")
         from_browser = bool(origin or site) or field is not None
-        if origin and (urlsplit(origin).netloc.lower() != host.lower()):
+        if origin and _address(origin) != host.lower():
             return f"a request from another origin ({origin[:100]})"
         if from_browser and not self._known(host):
             return f"Host {host[:100]!r} is not a name of this server; give it with --web.external-url"
@@ -54,7 +54,10 @@ class BrowserGuard:
         return ""
 
     def _known(self, host: str) -> bool:
-        name = (urlsplit(f"//{host}").hostname or "").lower()
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+        except ValueError:
+            return False
         # Without a dot it is no public DNS name; with credentials a rebound name has none to send.
         if self._credentials or name in self._hosts or (name and "." not in name and ":" not in name):
             return True
@@ -63,3 +66,11 @@ class BrowserGuard:
         except ValueError:
             return False
         return True
+
+
+def _address(origin: str) -> str:
+    """Host and port of an origin, empty for what is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""

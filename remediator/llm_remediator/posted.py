@@ -29,8 +29,8 @@ async def posted(request: web.Request, guard: BrowserGuard, *known: str) -> Mapp
         fields: Any = dict(await request.post()) if form else loads(raw or b"{}")
     except TimeoutError:
         raise web.HTTPRequestTimeout(text="the body did not arrive in time") from None
-    except ValueError:
-        raise web.HTTPBadRequest(text="the body is not JSON") from None
+    except (ValueError, LookupError):  # of a character set that nobody knows
+        raise web.HTTPBadRequest(text=f"the body is not {'a form in UTF-8' if form else 'JSON'}") from None
     if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
         raise web.HTTPBadRequest(text='the body must be an object of texts, e.g. {"for": "1h"}')
     token = fields.pop(FIELD, "") if form else None

@@ -227,6 +227,9 @@ async def test_the_page_asks_who_approves_what(http: Client, service: FakeServic
         ({"Sec-Fetch-Site": "cross-site"}, None),
         ({"Origin": "http://evil.example"}, None),
         ({"Origin": "null"}, None),
+        ({"Origin": "http://["}, None),
+        ({"Host": "[", "Origin": "http://["}, None),
+        ({"Host": "[", "Sec-Fetch-Site": "none"}, None),
         ({"Content-Type": "text/plain"}, b'{"for": "1h"}'),
         ({"Content-Type": "application/x-www-form-urlencoded"}, b"for=1h"),
         ({"Content-Type": "application/x-www-form-urlencoded"}, b"for=1h&csrf=guess"),
@@ -247,6 +250,13 @@ async def test_bodies_of_a_wrong_shape_are_400(http: Client, service: FakeServic
     for raw in (b"[]", b"{", b'{"for": 3}', b"[" * 100_000, *odd):
         answer = await http.post("/api/v1/pause", data=raw, headers={"Content-Type": "application/json"})
         assert answer.status in (400, 413), raw[:10]
+    assert not service.calls
+
+
+@pytest.mark.parametrize("charset", ["nonsense", "base64"])
+async def test_a_form_in_an_unknown_character_set_is_400(http: Client, service: FakeService, charset: str) -> None:
+    kind = {"Content-Type": f"application/x-www-form-urlencoded; charset={charset}"}
+    assert (await http.post("/api/v1/pause", data=b"for=1h", headers=kind)).status == 400
     assert not service.calls
 
 
