@@ -41,6 +41,7 @@ class Looker:
         """Another process answers now: ask everything anew."""
         self._refused.clear()
         self._asked = 0
+        self._other_path = None
 
     async def look(self, engine: Engine | None, timeout: float, interval: float, served: bool = False) -> Look:
         """One look: the metrics page, the engine's health, and its cheap side endpoints while time remains.

@@ -183,6 +183,7 @@ class Monitor:
         blank = engine is not None and (engine.metrics_path is None or not self._mind.history.ever_answered)
         if blank and not self._mind.fixed and seen.look.metrics.kind is not None:
             self._mind = replace(self._mind, engine=None)
+            self._looker.forget()
 
     async def _learn(self, seen: Seen) -> None:
         """Ask once per process for version and model; until then the judge knows less, never something wrong."""

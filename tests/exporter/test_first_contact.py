@@ -126,6 +126,21 @@ async def test_a_proxy_is_found_out_without_its_health_ever_being_asked(
         assert not server.bodies
 
 
+async def test_a_proxy_that_takes_the_place_of_a_bare_server_is_found_out_too(bench: Bench) -> None:
+    async with serving({"/v1/models": models("m"), "/health": says("")}) as server:
+        monitor = bench.monitor(server)
+        for _ in range(2):
+            assert (await monitor.observe()).kind == "openai"
+        server.answers = {"/v1/models": (200, "text/plain", "x" * (17 << 20))}
+        await monitor.observe()
+        before = server.asked["GET /health"]
+        server.answers = LITELLM
+        for _ in range(3):
+            snapshot = await monitor.observe()
+        assert snapshot.kind == "proxy"
+        assert server.asked["GET /health"] == before
+
+
 async def test_a_page_for_people_that_answers_every_path_is_no_proxy(bench: Bench) -> None:
     html = (200, "text/html", "<html>" + "we are alive " * 50 + "</html>")
     async with serving({"/health/liveliness": html, "/metrics": html, "/health": html}) as server:
