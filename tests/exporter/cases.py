@@ -26,11 +26,19 @@ from llm_exporter.judge import Settings
 
 HERE = Path(__file__).parents[1]
 UNIX = 1796100000.0
+CASE = frozenset("incident says page engine settings at_first about headers life canaries expect never asks".split())
+PHASE = frozenset("for every set grow cycle drop fail status body health clock headers witness extra".split())
+EXPECTED = frozenset("at state says not_says lanes progress held".split())
+CANARY = frozenset("at result status lane seconds".split())
 
 
 def load(path: Path) -> dict[str, Any]:
     case = yaml.safe_load(path.read_text())
     assert isinstance(case, dict)
+    read = (([case], CASE), (case["life"], PHASE), (case["expect"], EXPECTED), (case.get("canaries", []), CANARY))
+    for mappings, known in read:
+        unknown = {key for mapping in mappings for key in mapping} - known
+        assert not unknown, f"{path.name}: nobody reads {sorted(unknown)}"
     return case
 
 
