@@ -26,10 +26,43 @@ from llm_exporter.judge import Settings
 
 HERE = Path(__file__).parents[1]
 UNIX = 1796100000.0
-CASE = frozenset("incident says page engine settings at_first about headers life canaries expect never asks".split())
-PHASE = frozenset("for every set grow cycle drop fail status body health clock headers witness extra".split())
-EXPECTED = frozenset("at state says not_says lanes progress held".split())
-CANARY = frozenset("at result status lane seconds".split())
+CASE = frozenset(
+    {
+        "incident",
+        "says",
+        "page",
+        "engine",
+        "settings",
+        "at_first",
+        "about",
+        "headers",
+        "life",
+        "canaries",
+        "expect",
+        "never",
+        "asks",
+    }
+)
+PHASE = frozenset(
+    {
+        "for",
+        "every",
+        "set",
+        "grow",
+        "cycle",
+        "drop",
+        "fail",
+        "status",
+        "body",
+        "health",
+        "clock",
+        "headers",
+        "witness",
+        "extra",
+    }
+)
+EXPECTED = frozenset({"at", "state", "says", "not_says", "lanes", "progress", "held"})
+CANARY = frozenset({"at", "result", "status", "lane", "seconds"})
 
 
 def load(path: Path) -> dict[str, Any]:
