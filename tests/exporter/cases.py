@@ -26,41 +26,14 @@ from llm_exporter.judge import Settings
 
 HERE = Path(__file__).parents[1]
 UNIX = 1796100000.0
-CASE = frozenset(
-    {
-        "incident",
-        "says",
-        "page",
-        "engine",
-        "settings",
-        "at_first",
-        "about",
-        "headers",
-        "life",
-        "canaries",
-        "expect",
-        "never",
-        "asks",
-    }
-)
-PHASE = frozenset(
-    {
-        "for",
-        "every",
-        "set",
-        "grow",
-        "cycle",
-        "drop",
-        "fail",
-        "status",
-        "body",
-        "health",
-        "clock",
-        "headers",
-        "witness",
-        "extra",
-    }
-)
+CASE = frozenset({
+    "incident", "says", "page", "engine", "settings", "at_first",
+    "about", "headers", "life", "canaries", "expect", "never", "asks",
+})  # fmt: skip
+PHASE = frozenset({
+    "for", "every", "set", "grow", "cycle", "drop", "fail",
+    "status", "body", "health", "clock", "headers", "witness", "extra",
+})  # fmt: skip
 EXPECTED = frozenset({"at", "state", "says", "not_says", "lanes", "progress", "held"})
 CANARY = frozenset({"at", "result", "status", "lane", "seconds"})
 
