@@ -77,5 +77,6 @@ def _mend(engine: Engine | None, look: Look) -> str:
         return "501 on the metrics page: start llama-server with --metrics"
     if 300 <= status < 400:
         where = page.headers.get("Location", "nowhere")[:200]
-        return f"{status}: the metrics page redirects (to {where}); give that address as url"
+        mend = f"give metrics_path: {where}" if where.startswith("/") else "give that address as url"
+        return f"{status}: the metrics page redirects (to {where}); {mend}"
     return f"{status} on the metrics page: the server's own metrics fail, the engine may be fine"

@@ -20,6 +20,7 @@ ENDINGS = [
     (Page(status=500), None, "answered", "the server's own metrics fail, the engine may be fine"),
     (Page(status=500), "vllm", "answered", "vLLM issue 49983"),
     (Page(status=307, headers={"Location": "http://b/"}), None, "answered", "redirects (to http://b/); give that address"),
+    (Page(status=307, headers={"Location": "/metrics/"}), None, "answered", "(to /metrics/); give metrics_path: /metrics/"),
     (Page(status=500, body="Failed to load model"), None, "answered", "it says that the model failed to load"),
     (Page(status=503, body="Loading model"), None, "loading", "loading the model"),
     (Page(kind="other", error="oversize: the body is larger"), None, "answered", "cannot be read: the body is larger"),
