@@ -9,6 +9,7 @@ import pytest
 from llm_exporter.judge import (
     CanaryOutcome,
     CanaryRequest,
+    CanaryResult,
     Facts,
     History,
     LaneEvidence,
@@ -149,3 +150,20 @@ def test_a_first_canary_that_meets_a_cold_compile_is_first_work_and_has_its_grac
         history, verdict = judge(history, seen, t, patience)
         states.append(verdict.state)
     assert states.index(State.STUCK) * 5 == 605
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "words"),
+    [
+        ("silent", None, "the canary got no answer in 30s"),
+        ("silent", 429, "refused with 429 (queue full)"),
+        ("http", 429, "refused with 429 (queue full)"),
+        ("silent", 503, "answered with 503: no token in the engine's own time limit"),
+    ],
+)
+def test_the_reason_says_what_the_silence_was(result: CanaryResult, status: int | None, words: str) -> None:
+    history, began = until_asked(running=1)
+    silent = CanaryOutcome("confirm", result, began - 5, 30.0, status=status, lane="0")
+    _, verdict = judge(history, replace(look(began + 30, 1), canary=silent), began + 30, PATIENCE)
+    assert verdict.state is State.STUCK
+    assert words in verdict.reason

@@ -80,8 +80,10 @@ def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
         return replace(lane, silent_idle=lane.silent_idle + 1, silent_since=since)
     if lane.flat_since is None or outcome.began < lane.flat_since:
         return lane  # it was sent before this stretch of flat evidence began, so it says nothing of it
-    if outcome.result == "http":
-        words = f"the canary was refused with {outcome.status} (queue full)"
+    if outcome.status == 429:
+        words = "the canary was refused with 429 (queue full)"
+    elif outcome.status is not None:
+        words = f"the canary was answered with {outcome.status}: no token in the engine's own time limit"
     else:
         words = f"the canary got no answer in {duration(outcome.seconds)}"
     return replace(lane, confirmation=Confirmation("silent", outcome.began, outcome.ended, words))
