@@ -1,0 +1,280 @@
+"""Which canary says something, when one is asked for, and when one must not be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from exporter.watched import FACTS, PATIENCE, Watched, silent
+from llm_exporter.judge import (
+    CanaryOutcome,
+    CanaryRequest,
+    Facts,
+    LaneEvidence,
+    Settings,
+    State,
+    Verdict,
+)
+
+
+def test_a_canary_that_was_sent_before_the_evidence_became_flat_confirms_nothing() -> None:
+    target = Watched()
+    target.look(1, running=1)
+    for _ in range(14):
+        verdict = target.look(2, running=1)
+    assert verdict.state is State.STALLED
+    assert verdict.wants is not None
+    verdict = target.look(2, running=1, canary=silent(began=0.0))
+    assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
+    verdict = target.look(2, running=1, canary=silent(began=target.t))
+    assert verdict.state is State.STUCK
+
+
+def test_a_page_that_moved_since_the_canary_was_sent_is_no_silence() -> None:
+    target = Watched()
+    target.look(1, running=1)
+    for _ in range(13):
+        target.look(2, running=1)
+    sent = target.t
+    verdict = target.look(3, running=1, canary=silent(began=sent))
+    assert (verdict.state, verdict.progress) == (State.BUSY, 1)
+    assert target.history.lanes["0"].confirmation is None
+
+
+def test_work_that_arrives_behind_our_idle_canary_is_stalled_and_says_so() -> None:
+    target = Watched()
+    target.look(2)
+    for _ in range(6):
+        verdict = target.look(2, running=2, own_canary=CanaryRequest("idle", "0"))
+    assert (verdict.state, verdict.wants) == (State.STALLED, None)
+    assert verdict.reason.endswith("a canary is in flight")
+    assert "in flight" not in target.look(2, running=2).reason
+
+
+@pytest.mark.parametrize(("lane", "answered"), [("0", True), ("1", True), (None, False)])
+def test_a_canary_that_was_not_pinned_verifies_no_lane_among_several(lane: str | None, answered: bool) -> None:
+    target = Watched()
+    lanes = tuple(LaneEvidence(name, {"steps": 7.0}, 0.0, 0.0) for name in ("0", "1"))
+    target.see(*lanes)
+    verdict = target.see(*lanes, canary=CanaryOutcome("idle", "answered", target.t, 0.1, lane=lane))
+    assert {v.lane for v in verdict.lanes if v.verified_at is not None} == ({lane} if answered else set())
+
+
+def test_silence_to_nobody_in_particular_is_of_all_lanes_only_if_all_are_flat() -> None:
+    def after_silence(running: float) -> Verdict:
+        target = Watched()
+        lanes = (
+            LaneEvidence("0", {"steps": 7.0}, 1.0, 0.0, steps=7.0),
+            LaneEvidence("1", {"steps": 7.0}, running, 0.0, steps=7.0),
+        )
+        for _ in range(14):
+            target.see(*lanes)
+        return target.see(*lanes, canary=silent(target.t, lane=None))
+
+    assert after_silence(running=1.0).state is State.STUCK
+    assert after_silence(running=0.0).state is State.STALLED
+
+
+def test_several_lanes_that_cannot_be_asked_one_by_one_get_no_idle_canary() -> None:
+    lanes = tuple(LaneEvidence(name, {"steps": 7.0}, 0.0, 0.0) for name in ("0", "1"))
+    assert Watched(facts=replace(FACTS, pins_lanes=False)).see(*lanes).wants is None
+    assert Watched().see(*lanes).wants is not None
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "why"),
+    [
+        (replace(FACTS, idle_canary="it sleeps"), PATIENCE, "it sleeps"),
+        (replace(FACTS, canary="it has none"), PATIENCE, "it has none"),
+        (FACTS, replace(PATIENCE, idle_canary=False), "idle canaries are off"),
+    ],
+)
+def test_an_idle_engine_says_why_it_is_not_verified(facts: Facts, settings: Settings, why: str) -> None:
+    verdict = Watched(settings, facts).look(2)
+    assert (verdict.wants, verdict.reason.endswith(f"; {why}")) == (None, True)
+
+
+def test_an_idle_canary_that_could_not_be_used_is_tried_again_after_its_pause() -> None:
+    target = Watched()
+    assert target.look(2).wants is not None
+    refused = CanaryOutcome("idle", "http", 0.0, 0.1, status=401, lane="0")
+    verdict = target.look(2, canary=refused)
+    assert verdict.reason.endswith("the canary could not be used: 401")
+    assert (verdict.wants, verdict.canary_available) == (None, False)
+    looks = [target.look(2) for _ in range(60)]
+    assert [n for n, verdict in enumerate(looks) if verdict.wants is not None] == [59]
+
+
+def test_an_engine_that_answers_behind_a_frozen_page_is_asked_again_after_another_bound() -> None:
+    target = Watched()
+    for _ in range(13):
+        verdict = target.look(2, running=1)
+    assert verdict.wants is not None
+    answered = CanaryOutcome("confirm", "answered", target.t, 0.0, lane="0")
+    verdict = target.look(2, running=1, canary=answered)
+    assert (verdict.state, verdict.progress, verdict.wants) == (State.UNKNOWN, None, None)
+    looks = [target.look(2, running=1) for _ in range(12)]
+    assert {verdict.state for verdict in looks} == {State.UNKNOWN}
+    assert [n for n, verdict in enumerate(looks) if verdict.wants is not None] == [10, 11]
+    assert target.look(2, running=1, own_canary=CanaryRequest("idle", None)).wants is None
+
+
+def dead_decode(silences: tuple[int, ...], looks: int, generates_at: int | None = None, told: bool = True) -> Verdict:
+    """What is said of an engine that prefills our idle canaries and gives them no token (vLLM issue 45094)."""
+    target = Watched(replace(PATIENCE, starved_after=100))
+    prompts, generated = 1.0, 5.0
+    for n in range(looks):
+        canary = silent(target.t, "idle") if n in silences else None
+        prompts += canary is not None
+        generated += n == generates_at
+        tokens = {"prompt_tokens": prompts, "generation_tokens": generated if told else None}
+        verdict = target.see(LaneEvidence("0", {"prompts": prompts}, 0.0, 0.0, **tokens), canary=canary)
+    return verdict
+
+
+def test_canaries_that_are_prefilled_and_get_no_token_tell_of_a_dead_decode() -> None:
+    assert dead_decode((2, 10), looks=21).state is State.IDLE, "not yet starved_after since the first"
+    starved = dead_decode((2, 10), looks=22)
+    assert starved.state is State.STARVED
+    assert "2 canaries in a row got none" in starved.reason
+    assert dead_decode((2,), looks=60).state is State.IDLE, "one is none in a row"
+    assert dead_decode((2, 10), looks=60, generates_at=12).state is State.IDLE
+    assert dead_decode((2, 10), looks=60, generates_at=5).state is State.IDLE, "the row begins anew"
+    assert dead_decode((2, 10), looks=60, generates_at=1).state is State.IDLE, "somebody got a token meanwhile"
+    assert dead_decode((2, 10), looks=60, told=False).state is State.IDLE, "nothing tells of tokens"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verified"),
+    [(1.0, 2.0, True), (2.0, 1.0, True), (1.0, 1.0, False), (None, 2.0, False), (2.0, None, False)],
+)
+def test_a_counter_of_the_idle_loop_verifies_by_moving_and_not_by_appearing(
+    before: float | None, after: float | None, verified: bool
+) -> None:
+    target = Watched()
+    target.see(LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0, alive=before))
+    (lane,) = target.see(LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0, alive=after)).lanes
+    assert (lane.verified_at is not None) is verified
+
+
+def test_a_canary_that_was_sent_before_the_work_arrived_confirms_nothing_of_it() -> None:
+    target = Watched()
+    for _ in range(3):
+        target.look(2)
+    target.look(2, running=1)
+    target.look(2, running=1, canary=silent(began=7.0))
+    for _ in range(12):
+        verdict = target.look(2, running=1)
+    assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
+
+
+def test_a_canary_that_was_answered_before_the_work_arrived_says_nothing_of_a_frozen_page() -> None:
+    target = Watched()
+    target.look(2)
+    target.look(2, canary=CanaryOutcome("idle", "answered", target.t, 0.1, lane="0"))
+    for _ in range(13):
+        verdict = target.look(2, running=1)
+    assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
+
+
+def test_a_silent_canary_whose_work_has_left_meanwhile_confirms_nothing() -> None:
+    target = Watched()
+    for _ in range(14):
+        target.look(2, running=1)
+    assert target.look(2, canary=silent(began=target.t)).state is State.IDLE
+    assert target.look(2, running=1).state is State.BUSY
+
+
+def test_a_canary_that_was_sent_with_a_look_is_silent_if_nothing_moved_since_that_look() -> None:
+    """Recordings may give both the same time."""
+    target = Watched()
+    target.look(2)
+    target.look(3, canary=None)
+    target.look(3, canary=silent(target.t, "idle"))
+    assert target.history.lanes["0"].silent_idle == 1
+    first = Watched()
+    first.look(2)
+    first.look(2, canary=silent(first.t, "idle"))
+    assert first.history.lanes["0"].silent_idle == 1
+
+
+def test_a_last_question_that_could_not_be_put_is_put_again_after_the_canary_s_timeout() -> None:
+    target = Watched(replace(PATIENCE, canary_timeout=20))
+    for _ in range(13):
+        verdict = target.look(2, running=1)
+    assert verdict.wants is not None
+    target.look(2, running=1, canary=CanaryOutcome("confirm", "http", target.t, 5.0, status=401))
+    wants = [target.look(2, running=1).wants is not None for _ in range(5)]
+    assert wants == [False, False, False, True, True]
+
+
+def test_an_engine_that_says_that_it_loads_is_not_asked() -> None:
+    target = Watched()
+    target.look(2)
+    assert target.look(2, loading="it warms up").wants is None
+    assert target.look(2).wants is not None
+
+
+def test_nothing_is_asked_while_our_request_is_in_flight() -> None:
+    target = Watched()
+    assert target.look(2).wants is not None
+    assert target.look(2, own_canary=CanaryRequest("idle", None)).wants is None
+    assert target.look(2).wants is not None
+
+
+def health_503(looks: int, *, own: bool = True, **at_third: object) -> Verdict:
+    """What is said of an idle engine whose health answers 503, as a canary of its own or not; the third look is special."""
+    target = Watched(replace(PATIENCE, idle_canary=False), replace(FACTS, health_is_idle_canary=own))
+    for n in range(looks):
+        special: Mapping[str, object] = {"health": 503} | (at_third if n == 2 else {})
+        lanes = special.get("lanes", (LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0, steps=7.0),))
+        verdict = target.see(*lanes, **{k: v for k, v in special.items() if k != "lanes"})  # type: ignore[misc]
+    return verdict
+
+
+def test_a_health_that_is_a_canary_of_its_own_is_silent_at_503_and_nothing_held() -> None:
+    assert health_503(13).state is State.STUCK
+    assert health_503(13, health=None).state is State.STUCK, "no answer of the health is no answer that ends the row"
+    assert health_503(13, health=200).state is State.IDLE, "the row begins anew"
+    assert health_503(99, own=False).state is State.IDLE
+    begun = health_503(14, lanes=(LaneEvidence("0", {"steps": 8.0}, 1.0, 0.0),))
+    assert begun.state is State.IDLE, "work in between"
+
+
+def test_a_health_of_503_on_a_page_that_was_not_read_is_no_silence() -> None:
+    def silences(**second: object) -> int:
+        target = Watched(facts=replace(FACTS, health_is_idle_canary=True))
+        target.look(7, health=200)
+        for _ in range(3):
+            target.see(**{"health": 503, **second})  # type: ignore[arg-type]
+        return target.history.lanes["0"].silent_idle
+
+    assert silences(reach="timeout") == 0
+    assert silences(reach="answered", loading="its page is empty") == 0
+
+
+def test_death_is_failed_once_it_served_and_before_that_it_says_that_it_loads() -> None:
+    dying = {"death": "its /health answers 503", "loading": "it has not served yet"}
+    target = Watched()
+    assert target.look(0, **dying).state is State.STARTING
+    assert target.look(0).state is State.IDLE
+    assert target.look(0, **dying).state is State.FAILED
+    assert Watched().look(9, **dying).state is State.FAILED
+
+
+def asked_at(outcome: CanaryOutcome, looks: int) -> list[float]:
+    """When an idle engine is asked anew after this outcome, looked at every five seconds."""
+    target = Watched()
+    assert target.look(2).wants is not None
+    seen = [(target.t, verdict) for verdict in (target.look(2, canary=outcome),)]
+    for _ in range(looks):
+        verdict = target.look(2)
+        seen.append((target.t, verdict))
+    return [t for t, verdict in seen if verdict.wants is not None]
+
+
+def test_an_idle_engine_is_asked_at_its_pace_and_the_last_question_ends_at_the_bound() -> None:
+    assert asked_at(CanaryOutcome("idle", "answered", 0.0, 0.0, lane="0"), 62) == [300.0, 305.0, 310.0, 315.0]
+    assert asked_at(silent(0.1, "idle"), 8) == [35.0, 40.0, 45.0]
