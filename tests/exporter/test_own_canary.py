@@ -163,6 +163,7 @@ def test_a_first_canary_that_meets_a_cold_compile_is_first_work_and_has_its_grac
 )
 def test_the_reason_says_what_the_silence_was(result: CanaryResult, status: int | None, words: str) -> None:
     history, began = until_asked(running=1)
+    history, _ = in_flight(history, look(began + 10, running=1), began + 10)
     silent = CanaryOutcome("confirm", result, began - 5, 30.0, status=status, lane="0")
     _, verdict = judge(history, replace(look(began + 30, 1), canary=silent), began + 30, PATIENCE)
     assert verdict.state is State.STUCK
