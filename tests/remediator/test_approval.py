@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -185,6 +186,29 @@ async def test_a_withdrawn_attempt_leaves_the_approval_standing(make: Make) -> N
     await world.looks(300)
     assert len(world.docker.restarts) == 1
     assert world.inbox.events() == ["awaiting_approval", "acted", "verified"]
+
+
+async def test_each_rung_of_a_ladder_is_a_question_of_its_own(make: Make) -> None:
+    world = make(rules=replace(ASK, remedies=("restart", "recreate"), cooldown=60.0, startup_grace=0.0))
+    world.engines["a"].cured_by_restart, world.engines["a"].relapses_after = False, 100.0
+    await world.look()
+    await approve(world)
+    await world.looks(1800)
+    assert (len(world.docker.restarts), world.commands.ran) == (1, [])
+    asked = [n.text for n in world.inbox.notices if n.event == "awaiting_approval"]
+    assert [text.split()[0] for text in asked] == ["restart", "recreate"]
+    await approve(world)
+    await world.looks(1800)
+    assert [name for _, name, _ in world.commands.ran] == ["recreate"]
+
+
+async def test_fifty_clicks_at_once_are_one_approval(make: Make) -> None:
+    world = make()
+    await world.look()
+    until = await asyncio.gather(*(approve(world, by=f"person {n}") for n in range(50)))
+    assert len(set(until)) == 1
+    await world.looks(3600)
+    assert len(world.docker.restarts) == 1
 
 
 async def test_what_cannot_be_approved_says_why(make: Make) -> None:
