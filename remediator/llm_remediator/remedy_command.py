@@ -17,6 +17,11 @@ from llm_remediator.ports import Clock
 class Commands(Protocol):
     """Runs the fixed commands of the configuration."""
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Commands that could not be run now: better told by day."""
+        ...
+
     async def carry_out(self, name: str, container_id: str) -> Outcome[None]:
         """Run one, once, in place of the restart of a container."""
         ...

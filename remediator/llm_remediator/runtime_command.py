@@ -67,6 +67,15 @@ class CommandRuntime:
         """Always up: what fails is the command, and it says so."""
         return RuntimeHealth(True)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Commands that could not be run now."""
+        return tuple(
+            f"command {c.name}: {c.argv[0]} is not there, or may not be run by us"
+            for c in self._commands.values()
+            if not os.access(c.argv[0], os.X_OK)
+        )
+
     async def ping(self) -> Outcome[RuntimeInfo]:
         """Nothing to ask."""
         return Outcome(Status.OK, RuntimeInfo("command", ""))

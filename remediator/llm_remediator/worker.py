@@ -94,7 +94,8 @@ class Worker:
         """One look at everything."""
         await self._take_up()
         pings = await asyncio.gather(*(runtime.ping() for runtime in self._outside.runtimes.values()))
-        self.runtime_warnings = tuple(w for ping in pings if ping.ok for w in ping.get().warnings)
+        commands = self._outside.commands.warnings if self._outside.commands is not None else ()
+        self.runtime_warnings = (*(w for ping in pings if ping.ok for w in ping.get().warnings), *commands)
         self.reports = await self.examiner.reports()
         self._starts.see(self.reports)
         await self._note_breaker()

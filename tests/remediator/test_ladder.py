@@ -79,6 +79,13 @@ async def test_a_restart_that_did_not_help_is_followed_by_the_command_which_does
     assert [text.split(":")[0] for text in acted] == ["recreate", "restart"]
 
 
+async def test_a_command_that_cannot_be_run_is_shown_before_it_is_needed(make: Make) -> None:
+    world = make()
+    world.commands.warnings = ("command recreate: /usr/bin/docker is not there",)
+    await world.look()
+    assert world.commands.warnings[0] in world.remediator.overview().warnings  # type: ignore[union-attr]
+
+
 async def test_nothing_helps_budget_then_one_latch(make: Make) -> None:
     world = make(rules=replace(LADDER, budget=Budget(3, 6 * HOUR)))
     world.engines["a"].cured_by_recreate = False
@@ -142,6 +149,8 @@ async def test_a_crash_while_the_command_runs_is_reconciled_and_it_is_not_run_ag
 
 class Shelf:
     """Containers by id, and what the selector finds."""
+
+    warnings = ()
 
     def __init__(self) -> None:
         self.boxes: dict[str, Container] = {ID: box()}

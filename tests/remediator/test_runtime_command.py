@@ -160,6 +160,17 @@ async def test_a_command_in_place_of_anothers_restart() -> None:
     assert (await runtime.carry_out("other", "ab" * 32)).status is Status.NOT_FOUND
 
 
+def test_a_command_that_is_not_there_is_warned_about_by_day(tmp_path: Path) -> None:
+    plain = tmp_path / "not-executable"
+    plain.write_text("#!/bin/sh\n")
+    commands = [
+        FixedCommand(n, (p,), 9.0) for n, p in {"good": "/bin/sh", "gone": "/nowhere/x", "plain": str(plain)}.items()
+    ]
+    gone, refused = CommandRuntime(commands).warnings
+    assert gone == "command gone: /nowhere/x is not there, or may not be run by us"
+    assert str(plain) in refused
+
+
 async def test_unknown_names_select_nothing() -> None:
     runtime, _ = command("/bin/true")
     assert (await runtime.find(Selector(command="other"))).get() == ()

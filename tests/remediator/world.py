@@ -196,6 +196,7 @@ class Commands:
         self.docker = docker
         self.ran: list[tuple[float, str, str]] = []
         self.script: deque[str] = deque()
+        self.warnings: tuple[str, ...] = ()
         self.before_command: Callable[[Engine], None] = lambda _: None
 
     async def carry_out(self, name: str, container_id: str) -> Outcome[None]:
