@@ -62,7 +62,8 @@ class WebConfig:
             if not hashed.startswith(("$2a$", "$2b$", "$2y$")):
                 top.problem(f"basic_auth_users.{user}", "must be a bcrypt hash, as htpasswd -nBC 10 prints it")
         if config.basic_auth_users and bcrypt() is None:
-            top.problem("basic_auth_users", "needs the Python module bcrypt; install it, or use bearer_token_file")
+            mend = "pip install 'stuckproof[basic-auth]', or use bearer_token_file"
+            top.problem("basic_auth_users", f"needs the Python module bcrypt; {mend}")
         tls.done()
         top.done()
         if not problems:

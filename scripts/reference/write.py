@@ -89,8 +89,8 @@ def config() -> str:
         + _keys_table(remediator_keys(), said["remediator_config"])
         + "\n## Web config file (`--web.config.file`)\n\nThe subset of Prometheus' format that both services read:"
         " `tls_server_config` with `cert_file`, `key_file`, `client_ca_file`, `client_auth_type`, `min_version`;"
-        " `basic_auth_users` (bcrypt; needs the Python module `bcrypt`); and our own key `bearer_token_file`"
-        " (in a browser: any user, the token as password)."
+        " `basic_auth_users` (bcrypt; `pip install 'stuckproof[basic-auth]'`, which our images have); and our own key"
+        " `bearer_token_file` (in a browser: any user, the token as password)."
         " `/-/healthy` and `/-/ready` stay open. Renewed certificates and tokens are taken up without a reload.\n"
     )
 

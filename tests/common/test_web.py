@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 
 import aiohttp
+import bcrypt
 import pytest
 from aiohttp import web
 
@@ -113,6 +114,32 @@ async def test_credentials_that_are_no_text_are_wrong_and_no_error(tmp_path: Pat
         assert (await reader.readline()).split()[1] == b"401"
         writer.close()
         await writer.wait_closed()
+    finally:
+        await runner.cleanup()
+
+
+async def test_users_come_in_by_the_password_whose_hash_is_in_the_web_config(tmp_path: Path) -> None:
+    hashed = bcrypt.hashpw("café:1".encode(), bcrypt.gensalt(4)).decode()
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users: {{kim: '{hashed}'}}\n")
+    port = free_port()
+    runner = await serve(application(), [f"127.0.0.1:{port}"], str(config))
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            for user, password, expected in (
+                ("kim", "café:1", 200),
+                ("kim", "café:1", 200),
+                ("kim", "cafe:1", 401),
+                ("kim", "", 401),
+                ("lee", "café:1", 401),
+                ("kim", hashed, 401),
+            ):
+                told = base64.b64encode(f"{user}:{password}".encode()).decode()
+                async with session.get("/", headers={"Authorization": f"Basic {told}"}) as response:
+                    assert response.status == expected, (user, password)
+            async with session.get("/") as response:
+                assert response.status == 401
+                assert "Basic" in response.headers["WWW-Authenticate"]
     finally:
         await runner.cleanup()
 
