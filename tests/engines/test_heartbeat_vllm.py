@@ -137,7 +137,7 @@ def test_streams_pass_as_the_very_same_messages(engine: tuple[lab.Engine, int]) 
     for extra in ({}, {"stream_options": {"include_usage": True}}, {"stream": False}):
         assert b'"text"' in streamed(vllm.port, 60, extra)
     messages, same = lab.get(vllm.port, "/seen")[1].split()
-    assert int(messages) > 100
+    assert int(messages) > 20  # vLLM joins tokens into one message where it is behind
     assert same == b"True"
 
 
@@ -176,6 +176,8 @@ def test_sigterm_drains_the_stream_and_ready_is_off_meanwhile(engine: tuple[lab.
     thread = threading.Thread(target=lambda: streams.append(streamed(vllm.port, 4000)))
     thread.start()
     lab.wait_for("in flight", lambda: health(side, "ready")[1]["checks"]["inflight"] == 1, 60)
+    # What reaches vLLM's engine after SIGTERM is rejected, or never answered once the engine has ended without work.
+    lab.wait_for("the engine works", lambda: total(metrics(vllm.port), "vllm:num_requests_running") == 1, 60)
     os.kill(vllm.pid, signal.SIGTERM)
     lab.wait_for("ready is off", lambda: health(side, "ready")[0] == 503, 20, every=0.05)
     assert health(side, "ready")[1]["failed"] == ["draining"]
