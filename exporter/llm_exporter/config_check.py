@@ -10,6 +10,7 @@ from llm_exporter.clock import SystemClock
 from llm_exporter.config import Config
 from llm_exporter.discovery import Discoveries
 from llm_exporter.engines import by_kind
+from llm_exporter.engines.custom import adapter
 from llm_exporter.monitor import Monitor
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Target
@@ -46,7 +47,7 @@ async def _try(target: Target, scraper: Scraper, guard: Guard) -> str:
     monitor = Monitor(target, scraper, SystemClock(), guard, sends_canaries=False)
     snapshot = await monitor.observe()
     said = f"{target.name}: {snapshot.kind or 'engine not recognised'}, {snapshot.verdict.sentence}"
-    engine = by_kind(snapshot.kind) if snapshot.kind else None
+    engine = adapter(target.described) if target.described is not None else by_kind(snapshot.kind)
     if engine is None or engine.canary is None:
         return f"{said}; no canary"
     if engine.canary.method == "GET":
@@ -61,4 +62,5 @@ async def _try(target: Target, scraper: Scraper, guard: Guard) -> str:
     if page.status is None:
         return f"{said}; canary: {page.error}"
     model = target.options.canary.model or snapshot.model
-    return f"{said}; canary: {engine.canary.path} is there" + ("" if model else ", but the model's name is not known")
+    nameless = engine.canary.names_model and not model
+    return f"{said}; canary: {engine.canary.path} is there" + (", but the model's name is not known" if nameless else "")

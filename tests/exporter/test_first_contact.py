@@ -16,6 +16,8 @@ from aiohttp.test_utils import TestServer
 
 from exporter.virtual_time import VirtualClock, until
 from llm_common.guard import Guard
+from llm_exporter.config import Config
+from llm_exporter.config_check import try_targets
 from llm_exporter.engines.custom import Described
 from llm_exporter.monitor import Monitor
 from llm_exporter.scrape import Scraper
@@ -248,6 +250,25 @@ async def test_an_engine_that_the_operator_described_is_asked_as_its_path_wants(
         await monitor.observe()
         await until(lambda: monitor.snapshot.verified_at is not None, "its canary was answered")
         assert server.bodies == [{"model": "m", "max_tokens": 1, "temperature": 0, "stream": False, **words}]
+
+
+CHECKED = [
+    (Described("mine", ("my_steps",), "my_running", (), canary_path="/v1/completions"), "canary: /v1/completions is there"),
+    (Described("mine", ("my_steps",), "my_running", ()), "no canary"),
+]
+
+
+@pytest.mark.parametrize(("described", "words"), CHECKED)
+async def test_the_check_of_a_configuration_knows_the_engines_that_it_describes(described: Described, words: str) -> None:
+    answers = {
+        "/metrics": (200, TEXT, "my_steps 5\nmy_running 0\n"),
+        "/v1/models": models("m"),
+        "/v1/completions": says({}, 422),
+    }
+    async with serving(answers) as server:
+        target = Target(name="t", url=server.base, engine="mine", described=described)
+        lines = await try_targets(Config(targets=(target,)))
+    assert [line.rpartition("; ")[2] for line in lines] == [words]
 
 
 async def test_a_server_that_may_take_no_token_ids_is_asked_in_words(bench: Bench) -> None:
