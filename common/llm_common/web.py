@@ -107,11 +107,11 @@ def _middleware(gatekeeper: _Gatekeeper) -> Any:
         gatekeeper.follow_certificate()
         if request.path in OPEN_PATHS or await gatekeeper.admits(request.headers.get("Authorization", "")):
             return await handler(request)
-        return web.Response(
-            status=401,
-            text="credentials are missing or wrong\n",
-            headers={"WWW-Authenticate": 'Bearer, Basic realm="stuckproof"'},
-        )
+        refused = web.Response(status=401, text="credentials are missing or wrong\n")
+        # One challenge a line: browsers read the first word of each.
+        for challenge in ('Basic realm="stuckproof"', "Bearer"):
+            refused.headers.add("WWW-Authenticate", challenge)
+        return refused
 
     return authenticate
 

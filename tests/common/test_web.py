@@ -81,6 +81,9 @@ async def test_a_bearer_token_guards_all_but_the_health_paths_and_may_change(tmp
             assert await status("/") == 401
             assert await status("/", "Bearer two") == 401
             assert await status("/", "Basic b25lOnR3bw==") == 401
+            async with session.get("/") as refused:
+                # One challenge a line: Chromium reads the first word of each, and asks for a password only at `Basic`.
+                assert refused.headers.getall("WWW-Authenticate") == ['Basic realm="stuckproof"', "Bearer"]
             assert await status("/", "Bearer one") == 200
             # A browser knows no bearer tokens: it asks for user (anything) and password, kim:one.
             assert await status("/", "Basic a2ltOm9uZQ==") == 200

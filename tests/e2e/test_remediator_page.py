@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from e2e.browser import Page, chromium
+from llm_common.web import serve
 from llm_remediator.origin import BrowserGuard
 from llm_remediator.web import RemediatorWeb
+from loopback import free_port
 from remediator.fake_service import OVERVIEW, FakeService, decision, target
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -79,6 +82,23 @@ async def test_a_pause_by_three_clicks(at: tuple[Page, str], service: FakeServic
     await click(page, "Re-arm")
     assert changes(service)[-1][:2] == ("rearm", "b")
     assert not page.errors, page.errors
+
+
+async def test_a_browser_gets_in_with_the_token_as_its_password(service: FakeService, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    (tmp_path / "web.yml").write_text(f"bearer_token_file: {tmp_path / 'token'}\n")
+    port = free_port()
+    app = RemediatorWeb(service, BrowserGuard(credentials=True), "").app()
+    runner = await serve(app, [f"127.0.0.1:{port}"], str(tmp_path / "web.yml"))
+    try:
+        async with chromium() as page:
+            await page.open(f"http://kim:s3cret@127.0.0.1:{port}/")
+            await click(page, "Pause…")
+            await page.value("document.querySelector('[name=for]').value = '2h'")
+            await click(page, "Pause")
+            assert changes(service)[0][:2] == ("pause", "llm/a")
+    finally:
+        await runner.cleanup()
 
 
 async def test_a_page_of_another_site_cannot_press_the_button(at: tuple[Page, str], service: FakeService) -> None:
