@@ -16,6 +16,7 @@ from llm_exporter.judge import (
     Settings,
     State,
     Verdict,
+    Witness,
 )
 
 
@@ -63,7 +64,7 @@ def test_a_canary_that_was_not_pinned_verifies_no_lane_among_several(lane: str |
 
 
 def test_silence_to_nobody_in_particular_is_of_all_lanes_only_if_all_are_flat() -> None:
-    def after_silence(running: float) -> Verdict:
+    def after(canary: CanaryOutcome, running: float) -> Verdict:
         target = Watched()
         lanes = (
             LaneEvidence("0", {"steps": 7.0}, 1.0, 0.0, steps=7.0),
@@ -71,16 +72,21 @@ def test_silence_to_nobody_in_particular_is_of_all_lanes_only_if_all_are_flat() 
         )
         for _ in range(14):
             target.see(*lanes)
-        return target.see(*lanes, canary=silent(target.t, lane=None))
+        return target.see(*lanes, canary=replace(canary, began=target.t))
 
-    assert after_silence(running=1.0).state is State.STUCK
-    assert after_silence(running=0.0).state is State.STALLED
+    silence = silent(0.0, lane=None)
+    assert after(silence, running=1.0).state is State.STUCK
+    assert after(silence, running=0.0).state is State.STALLED
+    assert after(replace(silence, result="answered"), running=1.0).state is State.STALLED, "one of them, nobody knows which"
 
 
 def test_several_lanes_that_cannot_be_asked_one_by_one_get_no_idle_canary() -> None:
     lanes = tuple(LaneEvidence(name, {"steps": 7.0}, 0.0, 0.0) for name in ("0", "1"))
     assert Watched(facts=replace(FACTS, pins_lanes=False)).see(*lanes).wants is None
     assert Watched().see(*lanes).wants is not None
+    assert Watched().see(lanes[0], replace(lanes[1], running=1.0)).wants is None, "work is held"
+    alone = Watched(facts=replace(FACTS, pins_lanes=False)).see(lanes[0])
+    assert alone.wants == CanaryRequest("idle", None)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +127,14 @@ def test_an_engine_that_answers_behind_a_frozen_page_is_asked_again_after_anothe
     assert target.look(2, running=1, own_canary=CanaryRequest("idle", None)).wants is None
 
 
-def dead_decode(silences: tuple[int, ...], looks: int, generates_at: int | None = None, told: bool = True) -> Verdict:
+def dead_decode(
+    silences: tuple[int, ...], looks: int, generates_at: int | None = None, told: bool = True, kind: str = "idle"
+) -> Verdict:
     """What is said of an engine that prefills our idle canaries and gives them no token (vLLM issue 45094)."""
     target = Watched(replace(PATIENCE, starved_after=100))
     prompts, generated = 1.0, 5.0
     for n in range(looks):
-        canary = silent(target.t, "idle") if n in silences else None
+        canary = silent(target.t - 1, kind) if n in silences else None
         prompts += canary is not None
         generated += n == generates_at
         tokens = {"prompt_tokens": prompts, "generation_tokens": generated if told else None}
@@ -144,6 +152,7 @@ def test_canaries_that_are_prefilled_and_get_no_token_tell_of_a_dead_decode() ->
     assert dead_decode((2, 10), looks=60, generates_at=5).state is State.IDLE, "the row begins anew"
     assert dead_decode((2, 10), looks=60, generates_at=1).state is State.IDLE, "somebody got a token meanwhile"
     assert dead_decode((2, 10), looks=60, told=False).state is State.IDLE, "nothing tells of tokens"
+    assert dead_decode((2, 10), looks=60, kind="confirm").state is State.IDLE, "it waited behind work"
 
 
 @pytest.mark.parametrize(
@@ -176,6 +185,16 @@ def test_a_canary_that_was_answered_before_the_work_arrived_says_nothing_of_a_fr
     target.look(2, canary=CanaryOutcome("idle", "answered", target.t, 0.1, lane="0"))
     for _ in range(13):
         verdict = target.look(2, running=1)
+    assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
+
+
+def test_a_page_that_moved_since_the_canary_was_answered_is_not_frozen() -> None:
+    target = Watched()
+    for _ in range(13):
+        target.look(2, running=1)
+    target.look(3, running=1, canary=CanaryOutcome("confirm", "answered", target.t, 0.1, lane="0"))
+    for _ in range(12):
+        verdict = target.look(3, running=1)
     assert (verdict.state, verdict.wants is not None) == (State.STALLED, True)
 
 
@@ -253,6 +272,9 @@ def test_a_health_of_503_on_a_page_that_was_not_read_is_no_silence() -> None:
 
     assert silences(reach="timeout") == 0
     assert silences(reach="answered", loading="its page is empty") == 0
+    assert silences(lanes=(LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0), LaneEvidence("1", {"steps": 7.0}, 1.0, 0.0))) == 0
+    half = (LaneEvidence("0", {"steps": 7.0}),)
+    assert Watched(facts=replace(FACTS, health_is_idle_canary=True)).see(*half, health=503).state is State.UNKNOWN
 
 
 def test_death_is_failed_once_it_served_and_before_that_it_says_that_it_loads() -> None:
@@ -260,21 +282,53 @@ def test_death_is_failed_once_it_served_and_before_that_it_says_that_it_loads() 
     target = Watched()
     assert target.look(0, **dying).state is State.STARTING
     assert target.look(0).state is State.IDLE
-    assert target.look(0, **dying).state is State.FAILED
+    dead = target.look(0, **dying)
+    assert (dead.state, dead.wants) == (State.FAILED, None)
+    assert target.look(0, death="its /health answers 503").wants is None, "a dead engine is not asked"
     assert Watched().look(9, **dying).state is State.FAILED
 
 
-def asked_at(outcome: CanaryOutcome, looks: int) -> list[float]:
-    """When an idle engine is asked anew after this outcome, looked at every five seconds."""
-    target = Watched()
-    assert target.look(2).wants is not None
-    seen = [(target.t, verdict) for verdict in (target.look(2, canary=outcome),)]
+def asked_after(*outcomes: CanaryOutcome, looks: int) -> list[float]:
+    """When an idle engine is asked anew after these outcomes, each told at the look after it ended."""
+    target, told = Watched(replace(PATIENCE, canary_timeout=30)), list(outcomes)
+    asked: list[float] = []
     for _ in range(looks):
-        verdict = target.look(2)
-        seen.append((target.t, verdict))
-    return [t for t, verdict in seen if verdict.wants is not None]
+        ended = told.pop(0) if told and told[0].ended <= target.t + 5 else None
+        if target.look(2, canary=ended).wants is not None and not told:
+            asked.append(target.t)
+    return asked
 
 
 def test_an_idle_engine_is_asked_at_its_pace_and_the_last_question_ends_at_the_bound() -> None:
-    assert asked_at(CanaryOutcome("idle", "answered", 0.0, 0.0, lane="0"), 62) == [300.0, 305.0, 310.0, 315.0]
-    assert asked_at(silent(0.1, "idle"), 8) == [35.0, 40.0, 45.0]
+    answered = CanaryOutcome("idle", "answered", 0.0, 0.0, lane="0")
+    refused = CanaryOutcome("idle", "http", 35.0, 5.0, status=401, lane="0")
+    assert asked_after(answered, looks=63) == [300.0, 305.0, 310.0]
+    assert asked_after(silent(0.1, "idle"), looks=10) == [35.0, 40.0, 45.0]
+    twice = asked_after(silent(0.1, "idle"), silent(35.0, "idle"), looks=71)
+    assert twice == [340.0, 345.0, 350.0], "a stuck engine is asked at the same pace, it may live again"
+    assert asked_after(silent(0.1, "idle"), refused, looks=71) == [340.0, 345.0, 350.0]
+
+
+def test_what_could_not_be_asked_is_asked_at_once_after_a_restart() -> None:
+    refused = CanaryOutcome("idle", "http", 0.0, 0.1, status=401, lane="0")
+    target = Watched()
+    target.look(2)
+    assert target.look(2, canary=refused).wants is None
+    assert target.look(2, incarnation="2").wants is not None
+    working = Watched()
+    working.look(2)
+    working.look(2, canary=refused)
+    for _ in range(13):
+        verdict = working.look(2, running=1, incarnation="2")
+    assert verdict.wants == CanaryRequest("confirm", "0")
+
+
+def test_requests_that_are_open_on_an_idle_engine_are_reason_to_ask_although_it_was_verified() -> None:
+    target = Watched()
+    target.look(2)
+    target.look(2, canary=CanaryOutcome("idle", "answered", 0.0, 0.1, lane="0"))
+    looks = [target.look(2, witness=Witness(in_flight=2.0)) for _ in range(7)]
+    assert [verdict.wants is not None for verdict in looks] == [False] * 6 + [True]
+    sent = target.t
+    looks = [target.look(2, canary=silent(sent, "idle")), *(target.look(2) for _ in range(6))]
+    assert [verdict.wants is not None for verdict in looks] == [False] * 5 + [True] * 2, "and once more at the bound"

@@ -92,7 +92,7 @@ def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
 def _answered(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
     """It lives; if the question was the last one before ``stuck``, its page is frozen."""
     confirmation = lane.confirmation
-    if outcome.kind == "confirm" and lane.flat_since is not None and lane.flat_since <= outcome.began:
+    if lane.flat_since is not None and lane.flat_since <= outcome.began:
         words = f"a canary was answered in {duration(outcome.seconds)}"
         confirmation = Confirmation("answered", outcome.began, outcome.ended, words)
     return replace(
@@ -103,7 +103,7 @@ def _answered(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
 
 def _prefilled(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
     """Unanswered, yet the page moved, so it is no silence; counted where no token came for anybody (a dead decode)."""
-    if outcome.kind != "idle" or lane.last.generation_tokens is None or lane.marks.generated >= outcome.began:
+    if outcome.kind != "idle" or lane.last.generation_tokens is None or lane.marks.generated > outcome.began:
         return lane
     since = outcome.began if lane.unanswered_since is None else lane.unanswered_since
     return replace(lane, unanswered=lane.unanswered + 1, unanswered_since=since)
