@@ -82,6 +82,50 @@ def test_the_start_grace_is_from_a_known_start_or_from_first_sight_while_no_toke
     assert verdict.state is state, verdict.sentence
 
 
+def test_the_first_token_ends_the_grace_of_an_unknown_start() -> None:
+    def after(first: float, then: float, steps: float = 0.0) -> State:
+        target = Watched(replace(PATIENCE, start_grace=200, confirm=False))
+        for n in range(20):
+            tokens = then if n else first
+            verdict = target.see(LaneEvidence("0", {"steps": steps}, 1.0, 0.0, generation_tokens=tokens, steps=steps))
+        return verdict.state
+
+    assert after(first=0.0, then=5.0) is State.STUCK
+    assert after(first=0.0, then=0.0) is State.STALLED
+    assert after(first=0.0, then=0.0, steps=7.0) is State.STALLED, "steps of a first prompt are no token"
+
+
+@pytest.mark.parametrize(
+    ("sighted", "prefill_blind", "seconds", "why"),
+    [
+        (True, None, 60, "stuck_after"),
+        (False, None, 900, "stuck_after_blind, it cannot be seen"),
+        (True, True, 900, "stuck_after_blind, prefill_blind is set"),
+        (False, False, 60, "stuck_after"),
+    ],
+)
+def test_the_blind_bound_is_for_what_is_blind_or_called_so(
+    sighted: bool, prefill_blind: bool | None, seconds: float, why: str
+) -> None:
+    facts = replace(FACTS, sighted=sighted, sight_why="it cannot be seen")
+    (lane,) = Watched(replace(PATIENCE, prefill_blind=prefill_blind), facts).look(2, running=1).lanes
+    assert lane.bound is not None
+    assert (lane.bound.seconds, lane.bound.why) == (seconds, why)
+
+
+@pytest.mark.parametrize(
+    ("interval", "stalled_after", "stuck_after", "stalled"),
+    [(5, 30, 300, 30), (5, 30, 40, 20), (15, 20, 300, 30), (60, 30, 300, 120), (60, 30, 120, 120), (5, 200, 300, 150)],
+)
+def test_stalled_is_never_less_than_two_pauses_else_never_more_than_half_the_bound(
+    interval: float, stalled_after: float, stuck_after: float, stalled: float
+) -> None:
+    patience = replace(PATIENCE, interval=interval, stalled_after=stalled_after, stuck_after=stuck_after)
+    (lane,) = Watched(patience).look(2, running=1).lanes
+    assert lane.bound is not None
+    assert lane.bound.stalled_after == stalled
+
+
 def test_without_token_counters_the_first_step_ends_an_unknown_start() -> None:
     target = Watched(replace(PATIENCE, start_grace=400, confirm=False))
     target.see(LaneEvidence("0", {"steps": 0.0}, 0.0, 0.0, steps=0.0))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from .history import LaneHistory
-from .observation import Facts, LaneEvidence, Settings
+from .observation import Facts, Settings
 from .verdict import Bound
 from .words import duration
 
 
-def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: LaneHistory | None) -> Bound:
+def bound_for(facts: Facts, settings: Settings, lane: LaneHistory) -> Bound:
     """The bound of one lane now.
 
     A sighted source shows a long prefill, so `stuck_after` is enough; a blind one gets `stuck_after_blind`. Where a
@@ -26,17 +26,17 @@ def bound_for(facts: Facts, settings: Settings, evidence: LaneEvidence, lane: La
         seconds, why = settings.stuck_after, "stuck_after"
     else:
         seconds, why = facts.stuck_after, f"stuck_after, the default for {facts.kind}"
-    slowest = lane.slowest_decode if lane else None
-    shows = f"the step counter shows only every {evidence.resolution:g}th step"
+    slowest, resolution = lane.slowest_decode, lane.last.resolution
+    shows = f"the step counter shows only every {resolution:g}th step"
     if facts.steps_are_decodes and slowest is not None:
-        more = evidence.resolution * slowest * 2
+        more = resolution * slowest * 2
         seconds += more
         if more >= 1:
-            why += f", plus {duration(more)} because " + (f"{shows} and " if evidence.resolution > 1 else "")
+            why += f", plus {duration(more)} because " + (f"{shows} and " if resolution > 1 else "")
             why += f"a decode took up to {duration(slowest)}"
-    elif evidence.resolution > 1:
-        seconds *= evidence.resolution
-        why += f", times {evidence.resolution:g} because {shows}"
+    elif resolution > 1:
+        seconds *= resolution
+        why += f", times {resolution:g} because {shows}"
     if seconds < facts.stuck_floor:
         seconds, why = facts.stuck_floor, f"{facts.floor_why or 'staleness window'} as floor"
     stalled = min(settings.stalled_after, seconds / 2)
@@ -51,10 +51,8 @@ def grace_until(settings: Settings, age: float | None, lane: LaneHistory, now: f
     34399 and 16961: 37 minutes and 3 hours), behind gauges that say 0/0 until the first step is done. With an unknown
     start it counts from first sight, while no token was counted.
     """
-    if settings.start_grace <= 0:
-        return None
     if age is None:
-        if lane.last.tokens or (lane.last.tokens is None and lane.last.worked) or not lane.fresh:
+        if lane.last.tokens or (lane.last.tokens is None and lane.last.worked):
             return None
         started = lane.since
     else:

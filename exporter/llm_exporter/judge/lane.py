@@ -56,7 +56,7 @@ def judge_lane(lane: LaneHistory, held: float, around: Around, t: float) -> Find
         around: What is known of the target.
         t: Monotonic time of the look.
     """
-    bound = bound_for(around.facts, around.settings, lane.last, lane)
+    bound = bound_for(around.facts, around.settings, lane)
     flat = t - lane.flat_since if lane.flat_since is not None else 0.0
     grace = grace_until(around.settings, around.age, lane, t)
 
