@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from llm_exporter.clock import Clock
 from llm_exporter.engines import ALIVE, IDENTIFY, Engine, Known, Look, Page, detect, detect_by_answers, engines
 from llm_exporter.engines.proxy import answers_as as is_proxy
-from llm_exporter.exposition import sketch
+from llm_exporter.exposition import Samples, sketch
 from llm_exporter.large_pages import off_loop
 from llm_exporter.scrape import Scraper
 from llm_exporter.target_config import Target
@@ -17,7 +18,6 @@ NOT_FOR_US = frozenset({400, 401, 403, 404, 405, 501})
 # Only these say that there is no metrics page; 401 and 501 say how to get one, and nothing else is to be guessed then.
 NO_SUCH_PAGE = frozenset({404, 405})
 UNREACHABLE = frozenset({"refused", "dns", "tls", "noroute"})
-TEXT = ("text/plain", "application/openmetrics-text")
 SIDE_TIMEOUT = 2.0
 # The static endpoint only serves one gauge; asked with every look it would cost a third of all requests.
 STATIC_EVERY = 30.0
@@ -33,7 +33,6 @@ class Looker:
         self.target = target
         self._refused: set[str] = set()
         self._asked = 0
-        self._other_path: str | None = None
         self.static_seconds: float | None = None
         self._static_at = -STATIC_EVERY
 
@@ -41,7 +40,6 @@ class Looker:
         """Another process answers now: ask everything anew."""
         self._refused.clear()
         self._asked = 0
-        self._other_path = None
 
     async def look(self, engine: Engine | None, timeout: float, interval: float, served: bool = False) -> Look:
         """One look: the metrics page, the engine's health, and its cheap side endpoints while time remains.
@@ -105,18 +103,17 @@ class Looker:
         return engine.about(pages)
 
     async def _metrics(self, engine: Engine | None, timeout: float) -> Page:
-        own = self.target.metrics_path or (engine.metrics_path if engine is not None else self._other_path)
+        own = self.target.metrics_path or (engine.metrics_path if engine is not None else None)
         if own is not None:
             return await self._get(own, timeout)
         # An unknown server is asked for /metrics last: trtllm-serve's is JSON, and who reads it takes it from its owner.
-        for path in _metrics_paths():
+        for path, recognises in _elsewhere():
             if path in self._refused:
                 continue
             page = await self._get(path, timeout)
             if page.kind is not None:
                 return page
-            if page.status == 200 and page.ctype.startswith(TEXT):
-                self._other_path = path
+            if page.status == 200 and await off_loop(page.body, partial(_shows, page, recognises)):
                 return page
             if page.status in NOT_FOR_US or page.status == 200:
                 self._refused.add(path)
@@ -154,7 +151,11 @@ class Looker:
         return await self._scraper.request("GET", access, path, timeout, token_file=token)
 
 
-def _metrics_paths() -> Iterable[str]:
-    """Where engines keep their metrics that do not keep them at ``/metrics``."""
-    paths = (engine.metrics_path for engine in engines())
-    return sorted({path for path in paths if path is not None and path != "/metrics"})
+def _elsewhere() -> Iterable[tuple[str, Callable[[Samples], bool]]]:
+    """Where engines keep their metrics that do not keep them at ``/metrics``, and how their pages are told."""
+    return [(e.metrics_path, e.recognises) for e in engines() if e.metrics_path not in (None, "/metrics")]
+
+
+def _shows(page: Page, recognises: Callable[[Samples], bool]) -> bool:
+    """Whether this is the page of the engine that keeps it there: some servers answer every path with something."""
+    return recognises(sketch(page.body))

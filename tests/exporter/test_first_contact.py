@@ -41,7 +41,7 @@ def models(name: str, owner: str = "somebody") -> tuple[int, str, str]:
 
 @dataclass
 class Server:
-    """Answers by path; whatever else is asked is 404. `asked` counts method and path."""
+    """Answers by path; whatever else is asked gets the answer of ``""``, or 404. `asked` counts method and path."""
 
     answers: Mapping[str, tuple[int, str, str]]
     asked: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,8 @@ async def serving(answers: Mapping[str, tuple[int, str, str]]) -> AsyncIterator[
         server.asked[f"{request.method} {request.path}"] += 1
         if request.method == "POST":
             server.bodies.append(await request.json())
-        status, kind, body = server.answers.get(request.path, says({"detail": "Not Found"}, 404))
+        nowhere = server.answers.get("", says({"detail": "Not Found"}, 404))
+        status, kind, body = server.answers.get(request.path, nowhere)
         return web.Response(status=status, body=body.encode(), headers={"Content-Type": kind})
 
     app = web.Application()
@@ -141,6 +142,16 @@ async def test_a_proxy_that_takes_the_place_of_a_bare_server_is_found_out_too(be
             snapshot = await monitor.observe()
         assert snapshot.kind == "proxy"
         assert server.asked["GET /health"] == before
+
+
+@pytest.mark.parametrize("body", ["ok", "", (PAGES / "vllm-0.13.prom").read_text()], ids=["ok", "empty", "page"])
+async def test_a_server_that_answers_every_path_is_still_read_at_its_page(bench: Bench, body: str) -> None:
+    anything = (200, TEXT, body)
+    async with serving({"/metrics": page("vllm-0.13"), "": anything}) as server:
+        monitor = bench.monitor(server)
+        for _ in range(2):
+            snapshot = await monitor.observe()
+        assert (snapshot.kind, snapshot.verdict.state) == ("vllm", "idle")
 
 
 async def test_a_page_for_people_that_answers_every_path_is_no_proxy(bench: Bench) -> None:

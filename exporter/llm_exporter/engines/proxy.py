@@ -26,7 +26,7 @@ def recognises(samples: Samples) -> bool:
 def answers_as(pages: Mapping[str, Page]) -> bool:
     """LiteLLM says that it is alive; a page for people that answers every path does not count."""
     page = pages.get(ALIVE)
-    return page is not None and page.status == 200 and len(page.body) < 200 and "alive" in page.body.lower()
+    return page is not None and page.status == 200 and len(page.body) < 200 and "i'm alive" in page.body.lower()
 
 
 def read(samples: Samples, look: Look, known: Known) -> Reading:
