@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -332,3 +333,20 @@ def test_requests_that_are_open_on_an_idle_engine_are_reason_to_ask_although_it_
     sent = target.t
     looks = [target.look(2, canary=silent(sent, "idle")), *(target.look(2) for _ in range(6))]
     assert [verdict.wants is not None for verdict in looks] == [False] * 5 + [True] * 2, "and once more at the bound"
+
+
+def test_a_lane_that_cannot_be_asked_alone_is_asked_about_once_per_bound() -> None:
+    """The answer came from another lane, or nobody knows from which; asking at every look would teach no more."""
+    target = Watched(facts=replace(FACTS, pins_lanes=False))
+    lanes = (LaneEvidence("0", {"steps": 7.0}, 0.0, 0.0), LaneEvidence("1", {"steps": 7.0}, 2.0, 0.0))
+    asked: list[float] = []
+    canary: CanaryOutcome | None = None
+    for _ in range(60):
+        verdict = target.see(*lanes, canary=canary)
+        canary = None
+        if verdict.wants is not None:
+            asked.append(target.t)
+            canary = CanaryOutcome("confirm", "answered", target.t, 0.1)
+    assert verdict.state is State.STALLED
+    assert all(60 <= later - sooner <= 70 for sooner, later in pairwise(asked))
+    assert len(asked) == 4

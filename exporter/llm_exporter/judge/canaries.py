@@ -8,7 +8,7 @@ from dataclasses import replace
 from .history import Confirmation, History, LaneHistory
 from .lane import Finding
 from .observation import CanaryOutcome, CanaryRequest, Observation, Settings
-from .verdict import State
+from .verdict import LaneVerdict, State
 from .words import duration
 
 MAY_BE_IDLE = (State.IDLE, State.STUCK, State.STARVED)
@@ -120,8 +120,18 @@ def wanted(
         if history.cannot is not None and history.asked_at is not None and t - history.asked_at < settings.canary_timeout:
             return None
         longest = max(asked, key=lambda f: f.verdict.stalled_seconds).verdict
+        if len(history.lanes) > 1 and not seen.facts.pins_lanes and _taught_nothing(history, longest, t):
+            return None
         return CanaryRequest("confirm", longest.lane if seen.facts.pins_lanes else None)
     return _idle_canary(history, seen, findings, settings, t)
+
+
+def _taught_nothing(history: History, verdict: LaneVerdict, t: float) -> bool:
+    """Whether this stretch of flat evidence was asked about less than a bound ago, and nothing was learnt of this lane."""
+    asked, since, bound = history.asked_at, verdict.flat_since, verdict.bound
+    if history.cannot is not None or asked is None or since is None or bound is None or asked <= since:
+        return False
+    return history.lanes[verdict.lane].confirmation is None and t - asked < bound.seconds
 
 
 def _idle_canary(

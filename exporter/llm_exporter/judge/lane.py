@@ -176,7 +176,8 @@ def _past_bound(
         return stalled("a canary is in flight", "the canary's answer")
     if around.cannot is not None:
         return stalled(f"cannot confirm: {around.cannot}", "a canary that can be answered", ask=True)
-    return stalled("asking the engine with one tiny request", "the canary's answer", ask=True)
+    other = "" if around.alone or facts.pins_lanes else ", which another lane may answer"
+    return stalled(f"asking the engine with one tiny request{other}", "the canary's answer", ask=True)
 
 
 def evidence_of(lane: LaneHistory) -> tuple[Evidence, ...]:
