@@ -13,6 +13,7 @@ from llm_exporter.engines.shared import version_tuple
 from llm_exporter.exposition import read
 from llm_exporter.judge import Settings
 from llm_exporter.judge.bounds import bound_for
+from llm_exporter.judge.watch import begin
 from llm_exporter.pipeline import Mind, step
 
 PAGES = Path(__file__).parents[1] / "pages"
@@ -64,7 +65,7 @@ def test_what_is_known_of_an_engine_and_version(
     lane = reading.lanes[0]
     assert not lane.missing
     assert (lane.running, lane.waiting) == (0, 0)
-    assert bound_for(facts, Settings(), lane, None).seconds == bound
+    assert bound_for(facts, Settings(), begin(lane, 0.0, held=0.0)).seconds == bound
     assert facts.sight_why
 
 
