@@ -102,7 +102,7 @@ def _lane(snapshot: Snapshot, lane: LaneVerdict, now: float, lanes: int) -> str:
     if lane.would_change and lanes > 1:
         said.append(f"Would change it: {escape(lane.would_change)}.")
     rows = (
-        (item.series, reading(item.value), _ago(snapshot.unix(item.moved_at), now, "not seen to move"))
+        (item.series, reading(item.value), _ago(snapshot.unix(item.moved_at), now, _unmoved(item.series)))
         for item in lane.evidence
     )
     return (
@@ -110,6 +110,10 @@ def _lane(snapshot: Snapshot, lane: LaneVerdict, now: float, lanes: int) -> str:
         + "".join(f"<p>{line}</p>" for line in said)
         + _table(title, ("Series", "Last value", "Moved"), rows, "No series to show.")
     )
+
+
+def _unmoved(series: str) -> str:
+    return "proves nothing" if series in ("running", "waiting", "deferred") else "not seen to move"
 
 
 def _meter(value: float, bound: float, what: str) -> str:

@@ -145,6 +145,16 @@ def test_the_evidence_is_every_series_that_the_page_has_and_no_other() -> None:
     ]
 
 
+def test_the_evidence_says_when_kv_usage_last_was_progress() -> None:
+    target = Watched()
+    lane = LaneEvidence("0", {"steps": 3.0}, 1.0, 0.0, kv=0.25, preemptions=0.0)
+    target.see(lane)
+    filled = target.see(replace(lane, kv=0.5))
+    assert {row.series: row.moved_at for row in filled.lanes[0].evidence}["kv_cache_ratio"] == target.t
+    evicted = target.see(replace(lane, kv=0.25, preemptions=1.0))
+    assert {row.series: row.moved_at for row in evicted.lanes[0].evidence}["kv_cache_ratio"] == target.t - 5.0
+
+
 def test_a_clock_that_begins_anew_does_not_say_that_a_request_finished() -> None:
     target = Watched()
     lane = LaneEvidence("0", {"steps": 3.0}, 0.0, 0.0, steps=3.0, finished=50.0)

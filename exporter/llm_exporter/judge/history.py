@@ -41,7 +41,7 @@ class Marks:
         ran: `running` was above zero.
         evictions: Looks at which preemptions had risen, since the last `token`.
         all_deferred: When waiting began to consist of nothing but deferred requests, or None.
-        series: Last change that was seen, per progress series and of `finished`.
+        series: Last change that was seen, per progress series, of `finished` and of `kv_cache_ratio`.
     """
 
     moved: float

@@ -188,7 +188,7 @@ def evidence_of(lane: LaneHistory) -> tuple[Evidence, ...]:
         ("running", last.running, None),
         ("waiting", last.waiting, None),
         ("deferred", last.deferred, None),
-        ("kv_cache_ratio", last.kv, None),
+        ("kv_cache_ratio", last.kv, marks.series.get("kv_cache_ratio")),
         ("preemptions", last.preemptions, marks.preempted),
         ("finished", last.finished, marks.series.get("finished")),
     ):

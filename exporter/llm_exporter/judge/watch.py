@@ -63,7 +63,8 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
     before, marks = lane.last, lane.marks
     counters = changed(before.progress, evidence.progress)
     done = before.finished != evidence.finished
-    moved = bool(counters) or kv_moved(before, evidence)
+    kv = kv_moved(before, evidence)
+    moved = bool(counters) or kv
     token = before.tokens != evidence.tokens if evidence.tokens is not None else bool(counters)
     preempted = (evidence.preemptions or 0) > (before.preemptions or 0)
     marks = Marks(
@@ -78,7 +79,7 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
         ran=_when(bool(evidence.running), t, marks.ran),
         evictions=0 if token else marks.evictions + preempted,
         all_deferred=_deferral(marks.all_deferred, evidence, t),
-        series={**marks.series, **dict.fromkeys([*counters, "finished"] if done else counters, t)},
+        series={**marks.series, **dict.fromkeys([*counters, *["finished"] * done, *["kv_cache_ratio"] * kv], t)},
     )
     arrived = held > 0 and lane.work_since is None
     flat_since = None if held <= 0 else t if moved or arrived else lane.flat_since
