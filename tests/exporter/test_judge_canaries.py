@@ -148,6 +148,7 @@ def test_canaries_that_are_prefilled_and_get_no_token_tell_of_a_dead_decode() ->
     starved = dead_decode((2, 10), looks=22)
     assert starved.state is State.STARVED
     assert "2 canaries in a row got none" in starved.reason
+    assert starved.wants is None, "it is asked again after the usual pause"
     assert dead_decode((2,), looks=60).state is State.IDLE, "one is none in a row"
     assert dead_decode((2, 10), looks=60, generates_at=12).state is State.IDLE
     assert dead_decode((2, 10), looks=60, generates_at=5).state is State.IDLE, "the row begins anew"
@@ -310,6 +311,33 @@ def test_an_idle_engine_is_asked_at_its_pace_and_the_last_question_ends_at_the_b
     assert asked_after(silent(0.1, "idle"), refused, looks=71) == [340.0, 345.0, 350.0]
 
 
+def test_one_silent_canary_is_no_proof_however_long_ago() -> None:
+    target = Watched()
+    target.look(2)
+    target.look(2, canary=silent(target.t, "idle"))
+    assert {target.look(2).state for _ in range(60)} == {State.IDLE}
+
+
+def test_the_lane_that_was_silent_once_is_asked_before_one_that_was_never_asked() -> None:
+    target = Watched(replace(PATIENCE, canary_timeout=30))
+    lanes = tuple(LaneEvidence(name, {"steps": 7.0}, 0.0, 0.0) for name in ("0", "1"))
+    target.see(*lanes)
+    wants = [target.see(*lanes, canary=silent(0.0, "idle", lane="1")).wants, *(target.see(*lanes).wants for _ in range(5))]
+    assert wants == [None] * 5 + [CanaryRequest("idle", "1")]
+
+
+def test_the_lane_that_is_flat_longest_is_asked_first_and_an_engine_that_pins_none_as_a_whole() -> None:
+    def asked(pins: bool) -> CanaryRequest | None:
+        target = Watched(facts=replace(FACTS, pins_lanes=pins))
+        for n in range(20):
+            steps = {"0": float(min(n, 4)), "1": 7.0}
+            verdict = target.see(*(LaneEvidence(name, {"steps": value}, 1.0, 0.0) for name, value in steps.items()))
+        return verdict.wants
+
+    assert asked(pins=True) == CanaryRequest("confirm", "1")
+    assert asked(pins=False) == CanaryRequest("confirm", None), "no other lane moves"
+
+
 def test_what_could_not_be_asked_is_asked_at_once_after_a_restart() -> None:
     refused = CanaryOutcome("idle", "http", 0.0, 0.1, status=401, lane="0")
     target = Watched()
@@ -350,3 +378,48 @@ def test_a_lane_that_cannot_be_asked_alone_is_asked_about_once_per_bound() -> No
     assert verdict.state is State.STALLED
     assert all(60 <= later - sooner <= 70 for sooner, later in pairwise(asked))
     assert len(asked) == 4
+
+
+BOUND = "1 running, 0 waiting, nothing moved for 1m, bound 1m (stuck_after)"
+
+
+@pytest.mark.parametrize(
+    ("facts", "more", "state", "reason"),
+    [
+        (FACTS, {}, State.STALLED, f"{BOUND}; asking the engine with one tiny request"),
+        (FACTS, {"own_canary": CanaryRequest("confirm", "0")}, State.STALLED, f"{BOUND}; a canary is in flight"),
+        (replace(FACTS, canary="it has none"), {}, State.STALLED, f"{BOUND}; cannot confirm: it has none"),
+        (
+            FACTS,
+            {"canary": CanaryOutcome("confirm", "refused", 55.0, 0.1, lane="0")},
+            State.STALLED,
+            f"{BOUND}; cannot confirm: refused",
+        ),
+        (FACTS, {"canary": silent(55.0)}, State.STUCK, f"{BOUND}; the canary got no answer in 5s"),
+        (FACTS, {"death": "it is dead"}, State.FAILED, "it is dead; 1 running, 0 waiting"),
+        (FACTS, {"death": "it is dead", "canary": silent(55.0)}, State.STUCK, f"{BOUND}; the canary got no answer in 5s"),
+    ],
+)
+def test_what_is_said_of_work_that_is_flat_at_its_bound(
+    facts: Facts, more: Mapping[str, object], state: State, reason: str
+) -> None:
+    target = Watched(facts=facts)
+    for _ in range(12):
+        target.look(2, running=1)
+    verdict = target.look(2, running=1, **more)
+    assert (verdict.state, verdict.reason) == (state, reason)
+
+
+def test_what_is_said_of_work_before_it_is_stalled() -> None:
+    target = Watched()
+    said = [target.look(steps, running=1).reason for steps in (2, 2, 12, 12, 12, 12, 12, 12)]
+    assert said == [
+        "1 running, 0 waiting; first look, progress not known yet; no request sent",
+        "1 running, 0 waiting, nothing moved for 5s yet; no request sent",
+        "1 running, 0 waiting, 1 steps/s over 10s; no request sent",
+        "1 running, 0 waiting, 1 steps/s over 10s; no request sent",
+        "1 running, 0 waiting, nothing moved for 10s yet; no request sent",
+        "1 running, 0 waiting, nothing moved for 15s yet; no request sent",
+        "1 running, 0 waiting, nothing moved for 20s yet; no request sent",
+        "1 running, 0 waiting, nothing moved for 25s; stuck at 1m (stuck_after)",
+    ]
