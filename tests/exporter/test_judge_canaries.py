@@ -129,17 +129,22 @@ def test_an_engine_that_answers_behind_a_frozen_page_is_asked_again_after_anothe
 
 
 def dead_decode(
-    silences: tuple[int, ...], looks: int, generates_at: int | None = None, told: bool = True, kind: str = "idle"
+    silences: tuple[int, ...],
+    looks: int,
+    generates_at: int | None = None,
+    told: bool = True,
+    kind: str = "idle",
+    age: float | None = None,
 ) -> Verdict:
     """What is said of an engine that prefills our idle canaries and gives them no token (vLLM issue 45094)."""
-    target = Watched(replace(PATIENCE, starved_after=100))
+    target = Watched(replace(PATIENCE, starved_after=100, start_grace=600))
     prompts, generated = 1.0, 5.0
     for n in range(looks):
         canary = silent(target.t - 1, kind) if n in silences else None
         prompts += canary is not None
         generated += n == generates_at
         tokens = {"prompt_tokens": prompts, "generation_tokens": generated if told else None}
-        verdict = target.see(LaneEvidence("0", {"prompts": prompts}, 0.0, 0.0, **tokens), canary=canary)
+        verdict = target.see(LaneEvidence("0", {"prompts": prompts}, 0.0, 0.0, **tokens), canary=canary, age=age)
     return verdict
 
 
@@ -154,6 +159,8 @@ def test_canaries_that_are_prefilled_and_get_no_token_tell_of_a_dead_decode() ->
     assert dead_decode((2, 10), looks=60, generates_at=5).state is State.IDLE, "the row begins anew"
     assert dead_decode((2, 10), looks=60, generates_at=1).state is State.IDLE, "somebody got a token meanwhile"
     assert dead_decode((2, 10), looks=60, told=False).state is State.IDLE, "nothing tells of tokens"
+    assert dead_decode((2, 10), looks=22, age=0.0).state is State.IDLE, "it has just started"
+    assert dead_decode((2, 10), looks=22, age=600.0).state is State.STARVED
     assert dead_decode((2, 10), looks=60, kind="confirm").state is State.IDLE, "it waited behind work"
 
 

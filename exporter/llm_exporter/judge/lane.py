@@ -166,7 +166,7 @@ def _past_bound(
             "the page moves; asked again after another bound",
             ask=t - known.ended >= bound.seconds and not around.asking,
         )
-    if not around.alone and not facts.pins_lanes and around.others_move:
+    if around.others_move and not facts.pins_lanes:
         if flat >= 2 * bound.seconds:
             return stuck("another lane moves, and no canary can be sent to this lane alone")
         return stalled("no canary can be sent to this lane alone, stuck at twice the bound", "this lane moves")
