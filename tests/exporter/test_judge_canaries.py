@@ -252,6 +252,28 @@ def test_nothing_is_asked_while_our_request_is_in_flight() -> None:
     assert target.look(2).wants is not None
 
 
+@pytest.mark.parametrize(
+    ("pinned", "second", "held"),
+    [
+        ("0", (2.0, 4.0), {"0": 1.0, "1": 4.0}),
+        ("1", (2.0, 4.0), {"0": 2.0, "1": 3.0}),
+        ("1", (2.0, 2.0), {"0": 2.0, "1": 2.0}),
+        (None, (1.0, 4.0), {"0": 1.0, "1": 3.0}),
+        (None, (2.0, 4.0), {"0": 1.0, "1": 4.0}),
+    ],
+)
+def test_our_canary_is_taken_off_the_lane_that_shows_one_more_and_off_no_other(
+    pinned: str | None, second: tuple[float, float], held: Mapping[str, float]
+) -> None:
+    def lanes(*running: float) -> list[LaneEvidence]:
+        return [LaneEvidence(str(n), {"steps": 7.0}, value, 0.0) for n, value in enumerate(running)]
+
+    target = Watched()
+    target.see(*lanes(1.0, 3.0))
+    verdict = target.see(*lanes(*second), own_canary=CanaryRequest("idle", pinned))
+    assert {lane.lane: lane.held for lane in verdict.lanes} == held
+
+
 def health_503(looks: int, *, own: bool = True, **at_third: object) -> Verdict:
     """What is said of an idle engine whose health answers 503, as a canary of its own or not; the third look is special."""
     target = Watched(replace(PATIENCE, idle_canary=False), replace(FACTS, health_is_idle_canary=own))

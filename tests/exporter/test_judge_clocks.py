@@ -218,12 +218,16 @@ def test_work_starves_only_if_it_is_seen_not_to_get_through(
     assert verdict.state is state, verdict.reason
 
 
-def deferred(waiting: float, looks: int, before: int = 0, moves: bool = False) -> State:
-    """What is said of requests that all wait for another server, after some looks at nothing held."""
-    target = Watched()
+def deferred(
+    waiting: float, looks: int, before: int = 0, moves: bool = False, running: float = 0.0, ended: int = 99
+) -> State:
+    """What is said of requests that wait for another server after some looks at nothing held, until they do so no more."""
+    target = Watched(replace(PATIENCE, confirm=False))
     for n in range(before + looks):
-        held = {"waiting": 3.0, "deferred": waiting} if n >= before else {"waiting": 0.0, "deferred": 0.0}
-        verdict = target.see(LaneEvidence("0", {"steps": float(n if moves else 7)}, 0.0, **held))
+        held = (
+            {"waiting": 3.0, "deferred": waiting if n < ended else 0.0} if n >= before else {"waiting": 0.0, "deferred": 0.0}
+        )
+        verdict = target.see(LaneEvidence("0", {"steps": float(n if moves else 7)}, running if n >= before else 0.0, **held))
     return verdict.state
 
 
@@ -232,7 +236,11 @@ def test_requests_that_all_wait_for_another_server_starve_from_the_bound_on() ->
     assert deferred(waiting=3.0, looks=13) is State.STARVED
     assert deferred(waiting=3.0, looks=12, before=30) is State.STALLED, "its clock starts when they arrive"
     assert deferred(waiting=3.0, looks=30, moves=True) is State.BUSY
-    assert deferred(waiting=2.0, looks=30) is State.STALLED, "one of them waits for this engine"
+    assert deferred(waiting=2.0, looks=30) is State.STUCK, "one of them waits for this engine"
+    assert deferred(waiting=3.0, looks=30, running=1.0) is State.STUCK, "one runs"
+    assert deferred(waiting=3.0, looks=21, ended=20) is State.STARVED, "a look at one that has only just come"
+    assert deferred(waiting=3.0, looks=23, ended=20) is State.STARVED
+    assert deferred(waiting=3.0, looks=24, ended=20) is State.STUCK, "they wait for this engine now"
 
 
 def preempted(counted: Mapping[str, bool], evictions: int, looks: int) -> State:

@@ -40,7 +40,7 @@ class Marks:
         shrank: Waiting was zero or became smaller.
         ran: `running` was above zero.
         evictions: Looks at which preemptions had risen, since the last `token`.
-        all_deferred: When waiting began to consist of nothing but deferred requests, or None.
+        all_deferred: Nothing ran and every request that waited was deferred; None if that was never seen.
         series: Last change that was seen, per progress series, of `finished` and of `kv_cache_ratio`.
     """
 

@@ -24,7 +24,13 @@ def starved(lane: LaneHistory, bound: Bound, facts: Facts, settings: Settings, t
 
 def explains_flatness(lane: LaneHistory, bound: Bound, t: float) -> bool:
     """Whether the scheduler is seen to live (it preempts) or to wait for others: then flat evidence is not a hang."""
-    return lane.marks.all_deferred is not None or _preempting(lane, bound, t)
+    return _deferred(lane, bound, t) or _preempting(lane, bound, t)
+
+
+def _deferred(lane: LaneHistory, bound: Bound, t: float) -> bool:
+    """All that waits waits for another server; one that has only just come is not yet told apart."""
+    since = lane.marks.all_deferred
+    return since is not None and t - since < bound.stalled_after
 
 
 def _preempting(lane: LaneHistory, bound: Bound, t: float) -> bool:
@@ -39,7 +45,7 @@ def _not_served(lane: LaneHistory, bound: Bound, t: float) -> str | None:
     if tokenless >= bound.seconds and _preempting(lane, bound, t):
         return f"preemption loop: preemptions rise while no token was counted for {duration(tokenless)}"
     flat = t - max(marks.counted, work)
-    if flat >= bound.seconds and marks.all_deferred is not None:
+    if flat >= bound.seconds and _deferred(lane, bound, t):
         return (
             f"all {count(lane.last.waiting or 0)} waiting requests are deferred and no token was counted for "
             f"{duration(flat)}; the cause may be another server (prefill, remote KV)"

@@ -44,7 +44,7 @@ def begin(evidence: LaneEvidence, t: float, held: float, before: LaneHistory | N
     """
     marks = Marks(
         moved=t, counted=t, token=t, generated=t, prompted=t, finished=t, preempted=None, shrank=t, ran=t,
-        all_deferred=_deferral(None, evidence, t),
+        all_deferred=t if _all_deferred(evidence) else None,
     )  # fmt: skip
     work = t if held > 0 else None
     fresh = not evidence.worked if before is None else before.fresh
@@ -78,7 +78,7 @@ def watch(lane: LaneHistory, evidence: LaneEvidence, t: float, held: float) -> L
         shrank=_when(not evidence.waiting or evidence.waiting < (before.waiting or 0.0), t, marks.shrank),
         ran=_when(bool(evidence.running), t, marks.ran),
         evictions=0 if token else marks.evictions + preempted,
-        all_deferred=_deferral(marks.all_deferred, evidence, t),
+        all_deferred=t if _all_deferred(evidence) else marks.all_deferred,
         series={**marks.series, **dict.fromkeys([*counters, *["finished"] * done, *["kv_cache_ratio"] * kv], t)},
     )
     arrived = held > 0 and lane.work_since is None
@@ -113,11 +113,10 @@ def _when(happened: bool, t: float, otherwise: float) -> float:
     return t if happened else otherwise
 
 
-def _deferral(since: float | None, evidence: LaneEvidence, t: float) -> float | None:
-    """Since when nothing runs and everything that waits waits for another server."""
-    if evidence.running or not evidence.waiting or evidence.deferred is None or evidence.deferred < evidence.waiting:
-        return None
-    return t if since is None else since
+def _all_deferred(evidence: LaneEvidence) -> bool:
+    """Whether nothing runs and everything that waits waits for another server."""
+    waiting, deferred = evidence.waiting, evidence.deferred
+    return not evidence.running and bool(waiting) and deferred is not None and deferred >= (waiting or 0.0)
 
 
 def _first_work(fresh: bool, seen: float | None, evidence: LaneEvidence, held: float, t: float) -> float | None:
