@@ -67,6 +67,19 @@ def test_the_printed_resolution_and_the_slowest_decode_stretch_the_bound() -> No
     assert bound(10.0, slowest=True) == 60 + 10 * 1.5 * 2
 
 
+def test_the_slowest_decode_is_remembered_through_faster_ones_and_a_gap() -> None:
+    target = Watched(facts=replace(FACTS, steps_are_decodes=True))
+
+    def bound_after(steps: float, after: float = 5.0) -> float:
+        lane = LaneEvidence("0", {"steps": steps}, 1.0, 0.0, steps=steps)
+        (said,) = target.see(lane, after=after).lanes
+        assert said.bound is not None
+        return said.bound.seconds
+
+    seen = [bound_after(7), bound_after(7), bound_after(8), bound_after(18), bound_after(18, after=100.0), bound_after(19)]
+    assert seen == [60, 60, 80, 80, 80, 80]
+
+
 @pytest.mark.parametrize(("age", "tokens", "state"), [
     (None, 0.0, State.STALLED), (None, 5.0, State.STUCK), (None, None, State.STUCK),
     (0.0, 5.0, State.STALLED), (500.0, 5.0, State.STUCK), (599.0, 0.0, State.STALLED),
