@@ -26,12 +26,3 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     finally:
         stack.keep_logs(LOGS)
         stack.stop()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For two at a time: a file stays together, and so do those that use the stack, or images that end with it."""
-    for item in items:
-        if item.get_closest_marker("e2e"):
-            stack = "stack" in getattr(item, "fixturenames", ()) or item.path.stem in ("test_swarm_stack", "test_readme")
-            item.add_marker(pytest.mark.xdist_group("stack" if stack else item.path.stem))
