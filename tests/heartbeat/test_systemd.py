@@ -49,7 +49,9 @@ def test_systemd_is_not_asked_where_it_is_not() -> None:
     assert notifier.watchdog_every is None
 
 
-@pytest.mark.parametrize(("pid", "asked"), [(os.getpid(), True), (os.getppid(), True), (2**22 + 1, False)])
+@pytest.mark.parametrize(
+    ("pid", "asked"), [(os.getpid(), True), (os.getppid(), True), (2**22 + 1, False)], ids=["main", "server", "other"]
+)
 def test_the_watchdog_is_petted_by_the_main_process_and_by_its_servers(pid: int, asked: bool) -> None:
     environ = {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "1", "WATCHDOG_PID": str(pid)}
     assert (systemd.Notifier(environ).watchdog_every is not None) == asked
