@@ -64,21 +64,30 @@ def test_a_canary_that_was_not_pinned_verifies_no_lane_among_several(lane: str |
     assert {v.lane for v in verdict.lanes if v.verified_at is not None} == ({lane} if answered else set())
 
 
-def test_silence_to_nobody_in_particular_is_of_all_lanes_only_if_all_are_flat() -> None:
-    def after(canary: CanaryOutcome, running: float) -> Verdict:
-        target = Watched()
-        lanes = (
-            LaneEvidence("0", {"steps": 7.0}, 1.0, 0.0, steps=7.0),
-            LaneEvidence("1", {"steps": 7.0}, running, 0.0, steps=7.0),
-        )
-        for _ in range(14):
-            target.see(*lanes)
-        return target.see(*lanes, canary=replace(canary, began=target.t))
+@pytest.mark.parametrize(
+    ("result", "running", "moves", "state"),
+    [
+        ("silent", 1.0, False, State.STUCK),
+        ("silent", 0.0, False, State.STUCK),
+        ("silent", 1.0, True, State.STALLED),
+        ("silent", 0.0, True, State.STALLED),
+        ("answered", 1.0, False, State.STALLED),
+        ("answered", 0.0, False, State.STALLED),
+    ],
+)
+def test_silence_to_nobody_in_particular_confirms_only_where_no_other_lane_works(
+    result: CanaryResult, running: float, moves: bool, state: State
+) -> None:
+    target = Watched()
 
-    silence = silent(0.0, lane=None)
-    assert after(silence, running=1.0).state is State.STUCK
-    assert after(silence, running=0.0).state is State.STALLED
-    assert after(replace(silence, result="answered"), running=1.0).state is State.STALLED, "one of them, nobody knows which"
+    def lanes(other: float) -> tuple[LaneEvidence, LaneEvidence]:
+        return LaneEvidence("0", {"steps": 7.0}, 1.0, 0.0), LaneEvidence("1", {"steps": other}, running, 0.0)
+
+    for _ in range(14):
+        verdict = target.see(*lanes(7.0))
+    assert verdict.wants == CanaryRequest("confirm", "0")
+    asked = CanaryOutcome("confirm", result, target.t, 5.0)
+    assert target.see(*lanes(8.0 if moves else 7.0), canary=asked).state is state
 
 
 def test_several_lanes_that_cannot_be_asked_one_by_one_get_no_idle_canary() -> None:

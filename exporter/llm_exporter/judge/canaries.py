@@ -64,10 +64,19 @@ def _health_again(history: History, seen: Observation) -> History:
 
 
 def _concerns(outcome: CanaryOutcome, lane: str, history: History) -> bool:
-    """A canary that was not pinned says something of a lane only where there is no other."""
+    """Of one lane among others a canary that was not pinned says something by its silence only, and if no lane works.
+
+    An idle lane would have answered at once, so the silence is the flat lane's, or that of an idle one that hangs as well;
+    behind a lane that works it may only have waited.
+    """
     if outcome.lane is not None:
         return outcome.lane == lane
-    return len(history.lanes) == 1 or (outcome.silence and all(h.flat_since is not None for h in history.lanes.values()))
+    return len(history.lanes) == 1 or (outcome.silence and all(_still(h, outcome.began) for h in history.lanes.values()))
+
+
+def _still(lane: LaneHistory, since: float) -> bool:
+    """Nothing moved in it, and no work came to it."""
+    return (lane.progress_seen or since) <= since and (lane.flat_since or since) <= since
 
 
 def _told(lane: LaneHistory, outcome: CanaryOutcome) -> LaneHistory:
