@@ -12,6 +12,7 @@ from exporter.watched import FACTS, PATIENCE, Watched, silent
 from llm_exporter.judge import (
     CanaryOutcome,
     CanaryRequest,
+    CanaryResult,
     Facts,
     LaneEvidence,
     Settings,
