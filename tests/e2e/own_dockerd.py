@@ -8,9 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import docker
+import pytest
 
 from e2e.tiny_docker import import_image, until
 
@@ -104,10 +108,17 @@ class OwnDockerd:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def available() -> str:
-    """Why there can be none here, or the empty string."""
+@contextmanager
+def own_dockerd() -> Iterator[OwnDockerd]:
+    """One that runs, and is gone afterwards; without root or `dockerd` the test is skipped."""
     if os.geteuid() != 0:
-        return "a Docker Engine of one's own needs root"
+        pytest.skip("a Docker Engine of one's own needs root")
     if shutil.which("dockerd") is None:
-        return "dockerd is not installed"
-    return ""
+        pytest.skip("dockerd is not installed")
+    # Not pytest's folder: its path is too long for a Unix socket and it is kept.
+    mine = OwnDockerd(Path(tempfile.mkdtemp(prefix="spb-", dir="/tmp")))
+    try:
+        mine.start()
+        yield mine
+    finally:
+        mine.remove()

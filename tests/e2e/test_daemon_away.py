@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from e2e.own_dockerd import OwnDockerd, available
+from e2e.own_dockerd import OwnDockerd, own_dockerd
 from e2e.remedy_stage import Stage
 from e2e.tiny_docker import Hands, until
 
@@ -20,15 +19,8 @@ DEAF = "trap '' TERM; while :; do sleep 1; done"
 
 @pytest.fixture
 def dockerd() -> Iterator[OwnDockerd]:
-    if why := available():
-        pytest.skip(why)
-    # Not pytest's folder: its path is too long for a Unix socket and it is kept.
-    mine = OwnDockerd(Path(tempfile.mkdtemp(prefix="spb-", dir="/tmp")))
-    try:
-        mine.start()
+    with own_dockerd() as mine:
         yield mine
-    finally:
-        mine.remove()
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])

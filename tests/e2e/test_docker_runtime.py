@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from e2e.tiny_docker import SOCKET, Hands, engine, import_image, until
+from e2e.tiny_docker import SOCKET, Hands, until
 from llm_remediator.config import DockerHost
 from llm_remediator.containers import Selector, the_one
 from llm_remediator.docker_api import DockerApi
@@ -25,23 +25,6 @@ from llm_remediator.runtime_docker import DockerRuntime
 from llm_remediator.socket_proxy import SocketProxy
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    found = engine()
-    if found is None:
-        pytest.skip("no Docker Engine answers; `make test-e2e` starts one")
-    import_image(found)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def hands(client: Any) -> Iterator[Hands]:
-    mine = Hands(client)
-    yield mine
-    mine.clean()
 
 
 @pytest.fixture

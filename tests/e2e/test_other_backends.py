@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import docker
 import pytest
 
-from e2e.own_dockerd import OwnDockerd, available
+from e2e.own_dockerd import OwnDockerd, own_dockerd
 from e2e.remedy_stage import Stage
 from e2e.test_own_dockerd import service_of
 from e2e.tiny_docker import until
@@ -41,14 +40,8 @@ def stage(folder: Path, patient: Patient, **settings: Any) -> Stage:
 
 @pytest.fixture
 def swarm() -> Iterator[OwnDockerd]:
-    if why := available():
-        pytest.skip(why)
-    mine = OwnDockerd(Path(tempfile.mkdtemp(prefix="spb-", dir="/tmp")))
-    try:
-        mine.start()
+    with own_dockerd() as mine:
         yield mine
-    finally:
-        mine.remove()
 
 
 def test_a_swarm_service(swarm: OwnDockerd, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import docker
 import pytest
 
-from e2e.own_dockerd import OwnDockerd, available
+from e2e.own_dockerd import OwnDockerd, own_dockerd
 from e2e.test_docker_runtime import off_loop, proxied
 from e2e.tiny_docker import IMAGE, Hands, until
 from llm_remediator.config import DockerHost
@@ -28,15 +27,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def dockerd() -> Iterator[OwnDockerd]:
-    if why := available():
-        pytest.skip(why)
-    # Not pytest's folder: its path is too long for a Unix socket and it is kept.
-    mine = OwnDockerd(Path(tempfile.mkdtemp(prefix="spb-", dir="/tmp")))
-    try:
-        mine.start()
+    with own_dockerd() as mine:
         yield mine
-    finally:
-        mine.remove()
 
 
 @pytest.fixture

@@ -13,27 +13,10 @@ import pytest
 from docker.types import Mount
 
 from e2e.remedy_stage import Stage
-from e2e.tiny_docker import Hands, engine, import_image, until
+from e2e.tiny_docker import Hands, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 Make = Callable[..., Stage]
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    found = engine()
-    if found is None:
-        pytest.skip("no Docker Engine answers; `make test-e2e` starts one")
-    import_image(found)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def hands(client: Any) -> Iterator[Hands]:
-    mine = Hands(client)
-    yield mine
-    mine.clean()
 
 
 @pytest.fixture

@@ -10,16 +10,14 @@ import json
 import os
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 
 from e2e.harness import BUSY, HUNG, ROOT, docker_answers, run, wait_for
-from e2e.own_dockerd import OwnDockerd, available
+from e2e.own_dockerd import OwnDockerd, own_dockerd
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -157,14 +155,9 @@ class SwarmStack:
 
 @pytest.fixture
 def swarm() -> Iterator[SwarmStack]:
-    if why := available():
-        pytest.skip(why)
     if not docker_answers():
         pytest.skip("no Docker Engine answers that has the images; `make test-e2e` starts one")
-    # Not pytest's folder: its path is too long for a Unix socket and it is kept.
-    dockerd = OwnDockerd(Path(tempfile.mkdtemp(prefix="sps-", dir="/tmp")))
-    try:
-        dockerd.start()
+    with own_dockerd() as dockerd:
         made = SwarmStack(dockerd)
         try:
             made.up()
@@ -172,8 +165,6 @@ def swarm() -> Iterator[SwarmStack]:
         finally:
             made.keep_logs()
             made.close()
-    finally:
-        dockerd.remove()
 
 
 def test_a_hung_service_is_updated_by_force_once(swarm: SwarmStack) -> None:
