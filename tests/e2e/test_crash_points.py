@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from e2e.remedy_stage import Stage
-from e2e.tiny_docker import Hands, engine, import_image, until
+from e2e.tiny_docker import Hands, until
 from llm_remediator import fault
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -109,12 +109,8 @@ NOTHING_CALLED = ("before_intent", "after_intent", "after_diagnostics", "after_r
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Outcome]]]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory, client: Any) -> Iterator[dict[str, Future[Outcome]]]:
     """All scenarios, begun at once."""
-    client = engine()
-    if client is None:
-        pytest.skip("no Docker Engine answers; `make test-e2e` starts one")
-    import_image(client)
     hands = Hands(client)
     with ThreadPoolExecutor(len(SCENARIOS)) as pool:
         try:
@@ -122,7 +118,6 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fut
         finally:
             pool.shutdown(cancel_futures=True)
             hands.clean()
-            client.close()
 
 
 @pytest.mark.parametrize("point", SCENARIOS)
@@ -145,12 +140,9 @@ def test_the_points_cover_every_phase(outcomes: dict[str, Future[Outcome]]) -> N
     assert seen == {"intent", "acting", "verifying", "closed"}
 
 
-def test_a_container_that_a_person_stopped_while_we_were_dead_stays_stopped(tmp_path: Path) -> None:
-    client = engine()
-    if client is None:
-        pytest.skip("no Docker Engine answers; `make test-e2e` starts one")
-    import_image(client)
-    hands = Hands(client)
+def test_a_container_that_a_person_stopped_while_we_were_dead_stays_stopped(
+    tmp_path: Path, client: Any, hands: Hands
+) -> None:
     stage = Stage(tmp_path, client, hands.run())
     try:
         stage.start("after_acted")
@@ -169,5 +161,3 @@ def test_a_container_that_a_person_stopped_while_we_were_dead_stays_stopped(tmp_
         until("one page", lambda: [n for n in stage.notices if n["event"] == "latched"])
     finally:
         stage.close()
-        hands.clean()
-        client.close()

@@ -148,6 +148,16 @@ def test_an_operator_describes_an_engine() -> None:
     assert "my_queue" in seen.verdict.reason
 
 
+def test_an_operators_engine_has_the_lanes_that_its_labels_tell_apart() -> None:
+    described = Described("mine", ("my_steps_total",), "my_running", ("my_queue",), lane_labels=("shard",))
+    body = "".join(
+        f'my_steps_total{{shard="{n}"}} 5\nmy_running{{shard="{n}"}} {n}\nmy_queue{{shard="{n}"}} 0\n' for n in (0, 1)
+    )
+    mind = Mind(engine=adapter(described), fixed=True)
+    _, seen = step(mind, Look(0.0, 1e9, Page(status=200, body=body), None), Settings())
+    assert {lane.lane: (lane.state, lane.held) for lane in seen.verdict.lanes} == {"0": ("idle", 0), "1": ("busy", 1)}
+
+
 def test_a_server_without_metrics_is_judged_by_canary_only_if_asked() -> None:
     models = Page(status=200, body='{"data": [{"id": "m"}]}')
     look = Look(0.0, 1e9, models, Page(status=200))

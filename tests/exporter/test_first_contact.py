@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -14,6 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from exporter.parts import parts
 from exporter.virtual_time import VirtualClock, until
 from llm_common.guard import Guard
 from llm_exporter.config import Config
@@ -89,12 +89,8 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    bench = Bench(VirtualClock(), Scraper(), Guard())
-    yield bench
-    await bench.guard.stop()
-    await bench.scraper.close()
-    assert bench.guard.healthy
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+    async with parts() as made:
+        yield Bench(*made)
 
 
 LITELLM = {

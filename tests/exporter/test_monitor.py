@@ -11,6 +11,7 @@ import pytest
 
 from exporter import hostile
 from exporter.engine_server import Engine, serving
+from exporter.parts import parts
 from exporter.virtual_time import VirtualClock, until
 from llm_common.guard import Guard
 from llm_exporter.judge import State
@@ -46,12 +47,8 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    bench = Bench(VirtualClock(), Scraper(), Guard())
-    yield bench
-    await bench.guard.stop()
-    await bench.scraper.close()
-    assert bench.guard.healthy
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+    async with parts() as made:
+        yield Bench(*made)
 
 
 async def test_a_busy_engine_is_busy_for_three_bounds_and_no_request_is_sent(bench: Bench) -> None:

@@ -31,6 +31,16 @@ def target(**changes: Any) -> dict[str, Any]:
     return {"targets": [{"name": "qwen", "docker": {"container": "vllm"}} | changes]}
 
 
+def test_keys_without_a_target_reach_what_reads_them() -> None:
+    config = parse(
+        SMALL
+        | {"alert_ttl": "7m", "kubernetes": {"lease": "one", "lease_duration": "45s"}, "diagnostics": {"log_lines": 17}}
+    )
+    assert config.alert_ttl == 420.0
+    assert (config.kubernetes.lease, config.kubernetes.lease_duration) == ("one", 45.0)
+    assert config.diagnostics.log_lines == 17
+
+
 def test_the_least_has_the_defaults_of_the_design() -> None:
     config = parse(SMALL)
     assert config.mode is Mode.OBSERVE
