@@ -230,6 +230,7 @@ def main(names: list[str]) -> int:
             try:
                 size = record(SCENES[name], Path(scratch), OUT / f"{name}.jsonl.gz")
             except Exception:
+                # Raised again; but the engine's log says why, and its folder is about to go.
                 print((Path(scratch) / "log").read_text(errors="replace")[-3000:], file=sys.stderr)
                 raise
         print(f"{name}: {size / 1000:.0f} kB", flush=True)
